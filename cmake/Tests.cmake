@@ -95,5 +95,6 @@ function(ferry_program_test label name)
 	foreach(function IN LISTS arg_WRAP)
 		target_link_options(${target} PRIVATE -Wl,--wrap=${function})
 	endforeach()
-	ferry_test(${label} ${name} COMMAND ${target} ${arg_ARGS} ${arg_UNPARSED_ARGUMENTS})
+	ferry_test(${label} ${name} COMMAND $<TARGET_FILE:${target}> ${arg_ARGS}
+		${arg_UNPARSED_ARGUMENTS})
 endfunction()
