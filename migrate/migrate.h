@@ -32,6 +32,7 @@ struct migrate_config {
 	const char *limbo_name;	       /* migrate_limbo_name(); borrowed */
 	unsigned workers;	       /* 0: as many as suits the passive store */
 	uint32_t hold_down_ms;	       /* after a lost connection, before what it had in flight is redone */
+	bool was_killed;	       /* the run before did not stop: its requests may still be under way */
 };
 
 enum { MIGRATE_LIMBO_NAME_BYTES = 40 };
@@ -51,6 +52,25 @@ struct migrate *migrate_close(struct migrate *migrate);
 /* A paused migrator takes no new task. The journal goes on. */
 void migrate_set_paused(struct migrate *migrate, bool is_paused);
 bool migrate_is_paused(const struct migrate *migrate);
+
+/* While draining nothing waits for company: marks do not cool, commits follow at once. */
+void migrate_set_draining(struct migrate *migrate, bool is_draining);
+
+/* After the flip there is nothing to copy in this direction any more: threads take no
+ * task from now on, and none is under way when this returns. */
+void migrate_end_direction(struct migrate *migrate);
+
+/* Waits until @deadline_ms (clock_ms()) or the end of the migrator: whether it ends. */
+bool migrate_sleep(struct migrate *migrate, uint64_t deadline_ms);
+
+struct migrate_rates {
+	double task_ms;	     /* one name or object, without its data */
+	double bytes_per_ms; /* copied, by all workers together */
+	uint32_t commit_ms;  /* the last commit of the target */
+	unsigned workers;    /* that really run beside each other */
+};
+
+void migrate_get_rates(struct migrate *migrate, struct migrate_rates *ret_rates);
 
 struct migrate_status {
 	bool is_baseline_done;	/* the first scan and copy are through */

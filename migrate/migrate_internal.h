@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/*
+ * Inside the migrator. One worker takes one task from the marks and has it alone:
+ *
+ *	name	reconcile.c	look at X and Y under their place locks, then steps (step.c)
+ *	object	object.c	all of a small object: data, size, owner, mode, xattrs, times
+ *	data	object.c	one group of a large one
+ *	scan	scan.c		by the scanner thread: yields names, never creates
+ *
+ * A finished task goes to the committer (commit.c), which keeps the claim until the
+ * target's commit covers it, then clears.
+ *
+ * Life: everything lives from migrate_open() to migrate_close(); threads from
+ * migrate_start(). Locks, in order: placelock (ids, ascending), commit->lock; then
+ * the marks' and the journal's. `errors_lock`, `limbo_lock` are leaves, but for
+ * limbo_lock, under which limbo is created on the target (a lock of its own for that).
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "migrate/migrate.h"
+
+enum {
+	MIGRATE_WORKERS_MAX = 256,
+	MIGRATE_INTENTS_PER_WORKER = 2,
+	MIGRATE_OBJECT_BYTES_MAX = 4 << 20, /* more is given out as data tasks first */
+	MIGRATE_COPY_BYTES = 1 << 20,	    /* one read and write */
+	MIGRATE_XATTR_BYTES_MAX = 64 << 10, /* of one value, and of a list: the kernel's own limit */
+	MIGRATE_RETRY_MS = 200,		    /* after an error, doubled up to ... */
+	MIGRATE_RETRY_MS_MAX = 10000,
+	MIGRATE_DEPTH_MAX = 4096, /* levels of directories that paths and chains are followed through */
+};
+
+/* Outcomes that the worker handles (positive). */
+enum {
+	MIGRATE_E_AGAIN = 100, /* something else had to be done first, and was */
+	MIGRATE_E_REST,	       /* not before the target has changed */
+	MIGRATE_E_STOPPING,    /* the migrator ends: leave everything as it is */
+	MIGRATE_E_FOREIGN,     /* the target has something there that nobody here made */
+};
+
+/* Object ids locked for placing. */
+struct placelock {
+	pthread_mutex_t lock;
+	pthread_cond_t freed;
+	uint64_t ids[2 * MIGRATE_WORKERS_MAX]; /* guarded by lock */
+	unsigned count;			       /* guarded by lock */
+};
+
+void placelock_init(struct placelock *placelock);
+void placelock_done(struct placelock *placelock);
+/* Locks both (0: none; equal ones once), lower id first. */
+void placelock_lock(struct placelock *placelock, uint64_t a, uint64_t b);
+void placelock_unlock(struct placelock *placelock, uint64_t a, uint64_t b);
+
+/* A task whose target operations are done and wait for the commit. */
+struct commit_item {
+	struct commit_item *next;
+	struct marks_task task;
+	uint64_t source_end;
+	bool has_synced;
+	struct synced synced;
+};
+
+struct commit {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct commit_item *first, **last; /* guarded by lock */
+	unsigned count;			   /* guarded by lock */
+	bool is_stopping;		   /* guarded by lock */
+	_Atomic uint32_t last_ms;	   /* how long the last commit took */
+};
+
+struct worker {
+	struct migrate *migrate;
+	unsigned index;
+	pthread_t thread;
+	uint8_t *buffer;   /* MIGRATE_COPY_BYTES; NULL for the scanner */
+	struct scan *scan; /* the scanner's */
+	struct object dir; /* the last directory looked at; id 0: none */
+};
+
+struct migrate {
+	struct migrate_config config;
+	struct store *source, *target;
+	enum side from, to;
+	struct locator root[SIDE_MAX];
+
+	struct placelock placelock;
+	struct commit commit;
+	struct worker *workers; /* worker_count, then the scanner */
+	unsigned worker_count;
+	pthread_t committer;
+	unsigned started;     /* of worker_count + 1 */
+	bool is_started;
+	atomic_uint active; /* threads that have, or are about to take, a task */
+	uint64_t killed_until_ms; /* hold-down of a run before that did not stop; 0: none */
+	atomic_bool is_stopping, is_paused, is_flipped, is_draining;
+
+	pthread_mutex_t limbo_lock;
+	struct locator limbo; /* guarded by limbo_lock; null: not made yet */
+
+	/* Sleeps that a stop ends. */
+	pthread_mutex_t sleep_lock;
+	pthread_cond_t sleep_ended;
+
+	atomic_uint_fast64_t objects_seen, objects_done, bytes_seen, bytes_done;
+	atomic_uint_fast64_t copied_bytes, copied_objects, busy_ns, tasks, copy_ns;
+	atomic_uint_fast64_t skipped_xattrs, skipped_acls, extra_names;
+	atomic_uint_fast64_t error_count, last_error_ms, last_success_ms;
+	atomic_bool is_baseline_done, is_gap_open;
+	atomic_uint_fast64_t baseline_barrier; /* marks to be cleared before baseline is done; 0: not set */
+
+	pthread_mutex_t errors_lock;
+	char error_last[512]; /* guarded by errors_lock */
+};
+
+/* ---- migrate.c ------------------------------------------------------------ */
+
+/* Counts and logs a failure of one side on an object or name; @error: negative errno. */
+void migrate_report(struct migrate *migrate, int error, const char *what, uint64_t dir, const char *name);
+void migrate_succeeded(struct migrate *migrate);
+/* Ends the claim after an error @r (negative, STORE_E_UNKNOWN, MIGRATE_E_*). */
+void migrate_keep(struct migrate *migrate, struct marks_task *task, int r);
+/* Until when a late write of a lost connection is possible; 0: not. */
+uint64_t migrate_suspects_until(struct migrate *migrate);
+
+/* ---- look.c ---------------------------------------------------------------- */
+
+struct look {
+	uint64_t id; /* 0: nothing stands there */
+	struct object object;
+	struct store_attr attr;
+};
+
+/* What the active side has at @dir, @name now. */
+int look_source(struct worker *worker, uint64_t dir, const char *name, struct look *ret_look) MUST_CHECK;
+/* The object record of directory @dir (limbo: with the target's locator only). JOURNAL_E_NONE. */
+int look_dir(struct worker *worker, uint64_t dir, struct object *ret_object) MUST_CHECK;
+/* Whether the active side still has @object: 1, 0, or an error. */
+int look_is_alive(struct migrate *migrate, const struct object *object) MUST_CHECK;
+/* The target's locator of limbo, which is made when it is not there. */
+int look_limbo(struct migrate *migrate, struct locator *ret_locator) MUST_CHECK;
+
+/* ---- step.c ---------------------------------------------------------------- */
+
+/* Announces, does, records @intent. @attr: of a CREATE, the source's attributes. Returns 0,
+ * a failure of the target with the intent taken back, or MIGRATE_E_STOPPING. */
+int step_run(struct worker *worker, struct intent *intent, const struct look *look) MUST_CHECK;
+/* A start: finds out whether @intent was done, and records it if so. */
+int step_settle(struct migrate *migrate, const struct intent *intent) MUST_CHECK;
+
+/* ---- reconcile.c, object.c, scan.c ------------------------------------------ */
+
+void reconcile_name(struct worker *worker, struct marks_task *task);
+void object_work(struct worker *worker, struct marks_task *task);
+void object_work_data(struct worker *worker, struct marks_task *task);
+void scan_work(struct worker *worker, struct marks_task *task);
+struct scan *scan_new(void); /* ended by free() */
+
+/* ---- copy.c, xattr.c --------------------------------------------------------- */
+
+struct copy {
+	struct store_file *source, *target;
+	uint64_t size;	      /* of the source; made smaller when it turns out shorter */
+	uint64_t target_size; /* what lies past it is zero already */
+	bool is_sparse, is_stable, is_virgin;
+	bool can_punch;
+	uint8_t *buffer;
+	uint64_t copied_bytes;
+};
+
+/* Makes [@offset, @end) of the target equal, as far as the source goes. */
+int copy_range(struct copy *copy, uint64_t offset, uint64_t end) MUST_CHECK;
+
+struct xattr_result {
+	bool has_lost_xattr, has_lost_acl;
+	bool has_mask; /* an access ACL that the target cannot carry: group bits of the mode are these */
+	mode_t group_bits;
+};
+
+/* Makes the extended attributes equal. @is_new: the target's object has none yet. */
+int xattr_sync(struct worker *worker, const struct object *object, bool is_new,
+	       struct xattr_result *ret_result) MUST_CHECK;
+
+/* ---- commit.c ----------------------------------------------------------------- */
+
+int commit_init(struct commit *commit) MUST_CHECK;
+void commit_done(struct commit *commit);
+/* Takes over @task's claim: it is cleared when the target's commit covers it. */
+void commit_add(struct migrate *migrate, struct marks_task *task, uint64_t source_end,
+		const struct synced *synced);
+void *commit_thread(void *migrate);
+/* Lets the committer see that a drain has begun. */
+void commit_wake(struct commit *commit);
+void commit_stop(struct commit *commit);

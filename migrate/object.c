@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Works off the marks of one object: alone with it (OBJECT: its data, then size, owner,
+ * mode, xattrs and, last, times, which everything before spoils), or one group of a
+ * large file (DATA, several at once). model/size.pml proves the division.
+ *
+ * The source's attributes are read under the claim, before the data: a change that
+ * comes later redirties the claim, so what is cleared was equal at that moment.
+ */
+#include <errno.h>
+
+#include "migrate/migrate_internal.h"
+#include "util/clock.h"
+
+struct object_work {
+	struct worker *worker;
+	struct migrate *m;
+	struct marks_task *task;
+	struct object object;
+	struct store_file *source_file, *target_file;
+	struct store_attr source, target;
+	struct synced synced; /* what it was made equal to before; mode 0: never */
+	bool is_fresh;	      /* the target's object was created just now, empty */
+};
+
+static bool is_gone(int r)
+{
+	return r == -ENOENT || r == -ESTALE;
+}
+
+static void drop_claim(struct migrate *m, struct marks_task *task)
+{
+	marks_lock(m->config.marks);
+	(void)marks_clear_locked(m->config.marks, task, MARKS_INFINITY); /* what is redirtied stays marked */
+	(void)marks_unlock(m->config.marks); /* a clear need not be flushed */
+}
+
+static void keep_unpaired(struct migrate *m, struct marks_task *task)
+{
+	marks_lock(m->config.marks);
+	marks_keep_locked(m->config.marks, task, MARKS_UNPAIRED, 0);
+	(void)marks_unlock(m->config.marks); /* nothing was composed */
+}
+
+/* Nothing to copy to yet. What was never paired and has died meanwhile is forgotten. */
+static int handle_unpaired(struct object_work *w)
+{
+	struct place place;
+	int r;
+
+	r = look_is_alive(w->m, &w->object);
+	if (r == 0) {
+		r = journal_place_get(w->m->config.journal, w->object.id, 0, NULL, &place);
+		if (r == JOURNAL_E_NONE) {
+			marks_lock(w->m->config.marks);
+			(void)marks_clear_locked(w->m->config.marks, w->task, MARKS_INFINITY);
+			marks_drop_object_locked(w->m->config.marks, w->object.id);
+			journal_delete_object(w->m->config.journal, &w->object);
+			(void)marks_unlock(w->m->config.marks);
+			return 1;
+		}
+	}
+	if (r < 0)
+		return r;
+	keep_unpaired(w->m, w->task);
+	return 1;
+}
+
+/* Reads what is known. 1: the task is ended already; 0: go on. */
+static int begin(struct object_work *w)
+{
+	struct migrate *m = w->m;
+	int r;
+
+	r = journal_object_get(m->config.journal, w->task->object, &w->object);
+	if (r < 0)
+		return r;
+	if (r == JOURNAL_E_NONE || locator_is_null(&w->object.locator[m->from])) {
+		drop_claim(m, w->task);
+		return 1;
+	}
+	if (locator_is_null(&w->object.locator[m->to]))
+		return handle_unpaired(w);
+
+	r = journal_synced_get(m->config.journal, w->object.id, &w->synced);
+	if (r < 0)
+		return r;
+	w->is_fresh = w->task->kind == MARKS_OBJECT && w->task->virgin_from == 0 && w->synced.mode == 0;
+
+	if (S_ISREG(w->object.type)) {
+		r = store_open(m->source, &w->object.locator[m->from], STORE_OPEN_READ | STORE_OPEN_NOATIME,
+			       &w->source_file);
+		if (r == 0)
+			r = store_file_getattr(w->source_file, &w->source);
+	} else {
+		r = store_getattr(m->source, &w->object.locator[m->from], &w->source);
+	}
+	/* Its names say what becomes of it. */
+	if (is_gone(r) || (r == 0 && w->source.nlink == 0 && !orphans_has(m->config.orphans, w->object.id)))
+		return MIGRATE_E_REST;
+	return r;
+}
+
+static void done(struct object_work *w)
+{
+	w->source_file = store_file_close(w->source_file);
+	w->target_file = store_file_close(w->target_file);
+}
+
+static int open_target(struct object_work *w)
+{
+	if (w->target_file)
+		return 0;
+	return store_open(w->m->target, &w->object.locator[w->m->to], STORE_OPEN_READ | STORE_OPEN_WRITE,
+			  &w->target_file);
+}
+
+static uint64_t claimed_bytes(const struct object_work *w)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < w->task->range_count; i++) {
+		const struct marks_range *range = &w->task->ranges[i];
+		uint64_t end = range->end < w->source.size ? range->end : w->source.size;
+
+		if (range->offset < end)
+			bytes += end - range->offset;
+	}
+	return bytes;
+}
+
+/* Copies the claimed ranges; w->source.size is less afterwards if the file was cut meanwhile. */
+static int copy_ranges(struct object_work *w, bool is_stable)
+{
+	struct migrate *m = w->m;
+	struct copy copy = {
+		.source = w->source_file,
+		.size = w->source.size,
+		.target_size = w->target.size,
+		.is_sparse = w->source.blocks * 512 < w->source.size,
+		.is_stable = is_stable,
+		.can_punch = store_caps(m->target)->has_punch_hole,
+		.buffer = w->worker->buffer,
+	};
+	uint64_t begun = clock_ns();
+	int r;
+
+	r = open_target(w);
+	if (r != 0)
+		return r;
+	copy.target = w->target_file;
+	for (unsigned i = 0; r == 0 && i < w->task->range_count; i++) {
+		const struct marks_range *range = &w->task->ranges[i];
+
+		copy.is_virgin = range->offset >= w->task->virgin_from;
+		r = copy_range(&copy, range->offset, range->end);
+	}
+	w->source.size = copy.size;
+	w->target.size = copy.target_size;
+	m->copied_bytes += copy.copied_bytes;
+	m->copy_ns += clock_ns() - begun;
+	return r;
+}
+
+static int set_target(struct object_work *w, const struct store_setattr *set)
+{
+	if (!set->valid)
+		return 0;
+	if (w->target_file)
+		return store_file_setattr(w->target_file, set, &w->target);
+	return store_setattr(w->m->target, &w->object.locator[w->m->to], set, &w->target);
+}
+
+/* Size and owner: before the xattrs, since a new owner takes capabilities away. */
+static int set_size_and_owner(struct object_work *w)
+{
+	struct store_setattr set = { .uid = w->source.uid, .gid = w->source.gid, .size = w->source.size };
+
+	if (S_ISREG(w->object.type) && w->target.size != w->source.size)
+		set.valid |= STORE_SET_SIZE;
+	if (w->target.uid != set.uid || w->target.gid != set.gid)
+		set.valid |= STORE_SET_UID | STORE_SET_GID;
+	return set_target(w, &set);
+}
+
+static int set_mode_and_times(struct object_work *w, const struct xattr_result *xattrs)
+{
+	struct store_setattr set = {
+		.valid = STORE_SET_ATIME | STORE_SET_MTIME,
+		.mode = w->source.mode & 07777,
+		.atime = w->source.atime,
+		.mtime = w->source.mtime,
+	};
+
+	if (xattrs->has_mask)
+		set.mode = (set.mode & ~(mode_t)070) | (set.mode & xattrs->group_bits);
+	if (!S_ISLNK(w->object.type))
+		set.valid |= STORE_SET_MODE;
+	return set_target(w, &set);
+}
+
+static int target_now(struct object_work *w)
+{
+	if (!w->is_fresh)
+		return store_getattr(w->m->target, &w->object.locator[w->m->to], &w->target);
+	/* As step.c created it. */
+	w->target = (struct store_attr){ .uid = w->synced.uid, .gid = w->synced.gid, .size = 0 };
+	return 0;
+}
+
+static void count_done(struct object_work *w, const struct xattr_result *xattrs)
+{
+	if (w->synced.mode == 0) {
+		w->m->objects_done++;
+		w->m->bytes_done += S_ISREG(w->object.type) ? w->source.size : 0;
+		w->m->skipped_xattrs += xattrs->has_lost_xattr;
+		w->m->skipped_acls += xattrs->has_lost_acl;
+	}
+	w->m->copied_objects++;
+}
+
+static int make_equal(struct object_work *w)
+{
+	struct xattr_result xattrs = { .has_mask = false };
+	uint64_t bytes = 0;
+	int r;
+
+	if (S_ISREG(w->object.type)) {
+		bytes = claimed_bytes(w);
+		if (bytes > MIGRATE_OBJECT_BYTES_MAX) {
+			marks_lock(w->m->config.marks);
+			marks_keep_locked(w->m->config.marks, w->task, MARKS_BULK, w->source.size);
+			(void)marks_unlock(w->m->config.marks); /* nothing was composed */
+			return 1;
+		}
+	}
+	r = target_now(w);
+	if (r == 0 && bytes > 0)
+		r = copy_ranges(w, /* is_stable= */ bytes <= MIGRATE_COPY_BYTES);
+	if (r == 0)
+		r = set_size_and_owner(w);
+	if (r == 0)
+		r = xattr_sync(w->worker, &w->object, w->is_fresh, &xattrs);
+	if (r == 0)
+		r = set_mode_and_times(w, &xattrs);
+	if (r != 0)
+		return r;
+
+	count_done(w, &xattrs);
+	w->synced = (struct synced){
+		.mode = w->source.mode,
+		.uid = w->source.uid,
+		.gid = w->source.gid,
+		.size = w->source.size,
+		.mtime = w->source.mtime,
+	};
+	w->synced.ctime[w->m->from] = w->source.ctime;
+	w->synced.ctime[w->m->to] = w->target.ctime;
+	migrate_succeeded(w->m);
+	commit_add(w->m, w->task, w->source.size, &w->synced);
+	return 1;
+}
+
+void object_work(struct worker *worker, struct marks_task *task)
+{
+	struct object_work w = { .worker = worker, .m = worker->migrate, .task = task };
+	uint64_t id = task->object;
+	int r;
+
+	assert(task->kind == MARKS_OBJECT);
+	r = begin(&w);
+	if (r == 0)
+		r = make_equal(&w);
+	done(&w);
+	if (r == 1)
+		return;
+	if (r < 0)
+		migrate_report(w.m, r, "make the object equal", id, NULL);
+	migrate_keep(w.m, task, r);
+}
+
+void object_work_data(struct worker *worker, struct marks_task *task)
+{
+	struct object_work w = { .worker = worker, .m = worker->migrate, .task = task };
+	uint64_t id = task->object;
+	int r;
+
+	assert(task->kind == MARKS_DATA);
+	r = begin(&w);
+	if (r == 0)
+		r = target_now(&w);
+	if (r == 0)
+		r = copy_ranges(&w, /* is_stable= */ false);
+	done(&w);
+	if (r == 0) {
+		migrate_succeeded(w.m);
+		commit_add(w.m, task, w.source.size, NULL);
+		return;
+	}
+	if (r == 1)
+		return;
+	if (r < 0)
+		migrate_report(w.m, r, "copy the data", id, NULL);
+	migrate_keep(w.m, task, r);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One operation on the target: the intent, the operation onto a free name, one
+ * batch that says what the target is now. A crash leaves an intent; since nothing is
+ * ever replaced, whether it was done can be told from what is there: the new name
+ * exists, or, of a removal, the name is gone.
+ *
+ * The caller holds the claim of the name and the place locks of the objects.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "migrate/migrate_internal.h"
+#include "util/clock.h"
+
+static bool is_limbo(uint64_t dir)
+{
+	return dir == JOURNAL_LIMBO_ID;
+}
+
+/* The target's locator of a directory; MIGRATE_E_REST when it has no pair yet. */
+static int target_dir(struct migrate *m, uint64_t dir, struct locator *ret_locator)
+{
+	struct object object;
+	int r;
+
+	if (is_limbo(dir))
+		return look_limbo(m, ret_locator);
+	r = journal_object_get(m->config.journal, dir, &object);
+	if (r < 0)
+		return r;
+	if (r == JOURNAL_E_NONE || locator_is_null(&object.locator[m->to]))
+		return MIGRATE_E_REST;
+	*ret_locator = object.locator[m->to];
+	return 0;
+}
+
+/* ---- record ------------------------------------------------------------------ */
+
+static void touched_dir_locked(struct migrate *m, uint64_t dir)
+{
+	if (!is_limbo(dir))
+		marks_put_attr_locked(m->config.marks, dir);
+}
+
+static void record_create_locked(struct migrate *m, const struct intent *intent, const struct object *object,
+				 const struct locator *created, const struct store_attr *attr)
+{
+	struct marks *marks = m->config.marks;
+	struct object paired = *object;
+	/* Mode 0: created only. The owner is what perform_create() gave it. */
+	struct synced synced = { .mode = 0 };
+
+	if (attr) {
+		synced.uid = attr->uid;
+		synced.gid = attr->gid;
+	}
+
+	paired.locator[m->to] = *created;
+	journal_put_object(m->config.journal, &paired, object);
+	journal_put_synced(m->config.journal, intent->object, &synced);
+	journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
+	if (S_ISREG(object->type))
+		marks_put_whole_locked(marks, intent->object, attr ? attr->size : 0, attr != NULL);
+	else
+		marks_put_attr_locked(marks, intent->object);
+	if (S_ISDIR(object->type))
+		marks_put_scan_locked(marks, intent->object, false);
+	marks_set_paired_locked(marks, intent->object);
+}
+
+static void record_rename_locked(struct migrate *m, const struct intent *intent)
+{
+	journal_delete_shadow(m->config.journal, intent->from.dir, intent->from.name, intent->object);
+	journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
+	touched_dir_locked(m, intent->from.dir);
+	marks_put_attr_locked(m->config.marks, intent->object);
+	/* What is in limbo has to get out of it again. */
+	if (is_limbo(intent->place.dir))
+		marks_put_name_locked(m->config.marks, intent->place.dir, intent->place.name);
+}
+
+static void record_remove_locked(struct migrate *m, const struct intent *intent, const struct object *object,
+				 bool is_last)
+{
+	journal_delete_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
+	if (!is_last) {
+		marks_put_attr_locked(m->config.marks, intent->object);
+		return;
+	}
+	marks_drop_object_locked(m->config.marks, intent->object);
+	journal_delete_object(m->config.journal, object);
+}
+
+/* The batch after the operation. @created: the locator of what a CREATE made; @attr: the
+ * source's, as it was created after just now, or NULL when that is not known. */
+static int record(struct migrate *m, const struct intent *intent, const struct object *object,
+		  const struct locator *created, const struct store_attr *attr)
+{
+	struct place other;
+	bool is_last = false;
+	int r;
+
+	if (intent->op == INTENT_REMOVE) {
+		r = journal_place_get(m->config.journal, intent->object, 0, &intent->place, &other);
+		if (r < 0)
+			return r;
+		is_last = r == JOURNAL_E_NONE;
+	}
+
+	marks_lock(m->config.marks);
+	switch (intent->op) {
+	case INTENT_CREATE:
+		record_create_locked(m, intent, object, created, attr);
+		break;
+	case INTENT_LINK:
+		journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
+		marks_put_attr_locked(m->config.marks, intent->object);
+		break;
+	case INTENT_RENAME:
+		record_rename_locked(m, intent);
+		break;
+	case INTENT_REMOVE:
+		record_remove_locked(m, intent, object, is_last);
+		break;
+	case INTENT_OP_MAX:
+		assert(false);
+	}
+	touched_dir_locked(m, intent->place.dir);
+	marks_count_target_change_locked(m->config.marks);
+	journal_delete_intent(m->config.journal, intent->number);
+	return journal_flush(m->config.journal, marks_unlock(m->config.marks));
+}
+
+/* ---- perform ----------------------------------------------------------------- */
+
+static int perform_create(struct migrate *m, const struct intent *intent, const struct look *look,
+			  const struct locator *dir, struct locator *ret_created)
+{
+	/* Wide permissions come last, with the ACL: copying must not widen access. */
+	struct store_new new = {
+		.mode = (look->attr.mode & S_IFMT) | (S_ISDIR(look->attr.mode) ? 0700 : 0600),
+		.rdev = look->attr.rdev,
+		.uid = look->attr.uid,
+		.gid = look->attr.gid,
+	};
+	char link_target[PATH_MAX];
+	struct store_attr attr;
+	int r;
+
+	if (S_ISLNK(new.mode)) {
+		r = store_readlink(m->source, &look->object.locator[m->from], link_target,
+				   sizeof(link_target));
+		if (r < 0)
+			return r == -ENOENT || r == -ESTALE ? MIGRATE_E_AGAIN : r;
+		new.link_target = link_target;
+	}
+	return store_create(m->target, dir, intent->place.name, &new, ret_created, &attr);
+}
+
+/* Not every target can refuse to replace: then look first. The name is claimed here, so
+ * only a stranger on the target could come between. */
+static int perform_rename(struct migrate *m, const struct intent *intent, const struct object *object,
+			  const struct locator *dir)
+{
+	unsigned flags = store_caps(m->target)->has_rename_flags ? RENAME_NOREPLACE : 0;
+	struct locator from, locator;
+	struct store_attr attr;
+	int r;
+
+	r = target_dir(m, intent->from.dir, &from);
+	if (r != 0)
+		return r;
+	r = store_lookup(m->target, &from, intent->from.name, &locator, &attr);
+	if (r != 0)
+		return r;
+	if (!locator_equal(&locator, &object->locator[m->to]))
+		return MIGRATE_E_FOREIGN;
+	if (!flags) {
+		r = store_lookup(m->target, dir, intent->place.name, &locator, &attr);
+		if (r == 0)
+			return MIGRATE_E_FOREIGN;
+		if (r != -ENOENT)
+			return r;
+	}
+	return store_rename(m->target, &from, intent->from.name, dir, intent->place.name, flags);
+}
+
+static int perform_remove(struct migrate *m, const struct intent *intent, const struct object *object,
+			  const struct locator *dir)
+{
+	struct locator locator;
+	struct store_attr attr;
+	int r;
+
+	/* What somebody else put there in the meantime is not ours to remove. */
+	r = store_lookup(m->target, dir, intent->place.name, &locator, &attr);
+	if (r == 0 && !locator_equal(&locator, &object->locator[m->to]))
+		return MIGRATE_E_FOREIGN;
+	if (r == 0)
+		r = S_ISDIR(object->type) ? store_rmdir(m->target, dir, intent->place.name) :
+					    store_unlink(m->target, dir, intent->place.name);
+	return r == -ENOENT ? 0 : r;
+}
+
+static int perform(struct migrate *m, const struct intent *intent, const struct object *object,
+		   const struct look *look, struct locator *ret_created)
+{
+	struct locator dir;
+	int r;
+
+	r = target_dir(m, intent->place.dir, &dir);
+	if (r != 0)
+		return r;
+	switch (intent->op) {
+	case INTENT_CREATE:
+		return perform_create(m, intent, look, &dir, ret_created);
+	case INTENT_LINK:
+		return store_link(m->target, &object->locator[m->to], &dir, intent->place.name);
+	case INTENT_RENAME:
+		return perform_rename(m, intent, object, &dir);
+	case INTENT_REMOVE:
+		return perform_remove(m, intent, object, &dir);
+	case INTENT_OP_MAX:
+		break;
+	}
+	assert(false);
+	return -EINVAL;
+}
+
+/* ---- settle ------------------------------------------------------------------ */
+
+/* Whether the operation happened, by what is there: 1, 0, or an error. */
+static int happened(struct migrate *m, const struct intent *intent, struct locator *ret_found)
+{
+	struct locator dir;
+	struct store_attr attr;
+	int r;
+
+	r = target_dir(m, intent->place.dir, &dir);
+	if (r == MIGRATE_E_REST)
+		return 0;
+	if (r < 0)
+		return r;
+	r = store_lookup(m->target, &dir, intent->place.name, ret_found, &attr);
+	if (r == -ENOENT || r == -ESTALE)
+		return intent->op == INTENT_REMOVE;
+	if (r < 0)
+		return r;
+	return intent->op != INTENT_REMOVE;
+}
+
+static int take_back(struct migrate *m, const struct intent *intent)
+{
+	marks_lock(m->config.marks);
+	journal_delete_intent(m->config.journal, intent->number);
+	return journal_flush(m->config.journal, marks_unlock(m->config.marks));
+}
+
+static int settle(struct migrate *m, const struct intent *intent, const struct object *object)
+{
+	struct locator found = LOCATOR_NULL;
+	int r;
+
+	r = happened(m, intent, &found);
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		r = take_back(m, intent);
+		return r < 0 ? r : MIGRATE_E_AGAIN;
+	}
+	return record(m, intent, object, &found, NULL);
+}
+
+int step_settle(struct migrate *m, const struct intent *intent)
+{
+	struct object object;
+	int r;
+
+	r = journal_object_get(m->config.journal, intent->object, &object);
+	if (r < 0)
+		return r;
+	r = r == JOURNAL_E_NONE ? take_back(m, intent) : settle(m, intent, &object);
+	return r == MIGRATE_E_AGAIN ? 0 : r;
+}
+
+int step_run(struct worker *worker, struct intent *intent, const struct look *look)
+{
+	struct migrate *m = worker->migrate;
+	struct locator created = LOCATOR_NULL;
+	struct object object;
+	int r;
+
+	assert(worker->index < MIGRATE_WORKERS_MAX);
+	intent->number = worker->index;
+
+	r = journal_object_get(m->config.journal, intent->object, &object);
+	if (r != 0)
+		return r < 0 ? r : MIGRATE_E_AGAIN;
+	assert((intent->op == INTENT_CREATE) == locator_is_null(&object.locator[m->to]));
+
+	journal_compose(m->config.journal);
+	journal_put_intent(m->config.journal, intent);
+	r = journal_flush(m->config.journal, journal_submit(m->config.journal));
+	if (r < 0)
+		return r;
+
+	r = perform(m, intent, &object, look, &created);
+	if (r == STORE_E_UNKNOWN) {
+		/* It may still land. The claim is held until it no longer can. */
+		while (migrate_suspects_until(m))
+			if (migrate_sleep(m, migrate_suspects_until(m)))
+				return MIGRATE_E_STOPPING;
+		return settle(m, intent, &object);
+	}
+	if (r != 0) {
+		int back = take_back(m, intent);
+
+		if (back < 0)
+			return back;
+		/* None of these operations replaces a name; only a removal says so of a directory. */
+		return r == -EEXIST && intent->op != INTENT_REMOVE ? MIGRATE_E_FOREIGN : r;
+	}
+	return record(m, intent, &object, &created, look ? &look->attr : NULL);
+}
