@@ -17,8 +17,9 @@
  * first, and keeps others from writing the same key by a lock of its own.
  *
  * All functions are thread-safe. Failures are negative errno, -EIO for RocksDB's
- * own, logged once with RocksDB's text. After the first failed write every later
- * journal_flush() fails: journal_is_failed().
+ * own (-ENOSPC and -EBADMSG where it says so), logged with RocksDB's text. After the
+ * first failed write or sync every later journal_flush() of something not yet written
+ * fails: journal_is_failed(). Only closing and opening ends that.
  */
 
 #include <stdbool.h>
@@ -56,12 +57,15 @@ struct journal_pair {
 
 /* Opens the journal in @state_dir, which is created (0700) if it is not there;
  * *@ret_is_new tells. Errors, each logged with what to do: -EBUSY (in use by another
- * process), -EXDEV (belongs to another pair), -EPROTO (a newer format), -ENOTDIR,
- * -EACCES, -ENOSPC, -EIO. Nothing is left behind by a failure in a new directory. */
+ * process), -EXDEV (belongs to another pair), -EPROTO (a newer format), -ENOTEMPTY (the
+ * directory holds something else), -EBADMSG (damaged, or it lost what it had
+ * acknowledged), -ENOTDIR, -EACCES, -ENOSPC, -EIO. Nothing is left behind by a failure in
+ * a new directory. A journal that lost its unsynced end with the machine's power opens,
+ * with a warning: after another boot everything has to be compared. */
 int journal_open(const char *state_dir, const struct journal_pair *pair, bool *ret_is_new,
 		 struct journal **ret_journal) MUST_CHECK;
 
-/* Flushes, closes; NULL is allowed; returns NULL. */
+/* Flushes, syncs, closes; NULL is allowed; returns NULL. */
 struct journal *journal_close(struct journal *journal);
 
 /* A random number made with the journal: names limbo. */
@@ -70,8 +74,11 @@ bool journal_is_failed(const struct journal *journal);
 
 /* ---- writing ------------------------------------------------------------- */
 
+/* May write what is pending first, when that has become much. Between the two calls no
+ * other function of the journal may be called than those marked "composed". */
 void journal_compose(struct journal *journal);
-uint64_t journal_submit(struct journal *journal); /* the submission's sequence number */
+/* The submission's sequence number; with nothing composed, that of the one before. */
+uint64_t journal_submit(struct journal *journal);
 int journal_flush(struct journal *journal, uint64_t seq) MUST_CHECK;
 uint64_t journal_flushed(const struct journal *journal); /* lock-free */
 
@@ -89,20 +96,30 @@ struct object {
 };
 
 int journal_object_get(struct journal *journal, uint64_t id, struct object *ret_object) MUST_CHECK;
+/* Counts what is submitted too, and flushes it before it returns. */
 int journal_object_find(struct journal *journal, enum side side, const struct locator *locator,
 			uint64_t *ret_id) MUST_CHECK;
 
 /* The id of the object with @locator on @side; at first sight a new one, which is in
  * RocksDB when this returns. @ino: the inode number that the mount shall show for a
- * new object, 0: one of our own range (beyond any that a file system uses). */
+ * new object, 0: one of our own range (beyond any that a file system uses). Threads that
+ * intern one locator at the same time get one id.
+ * On a failed journal the workload goes on: the id of a new object is known to this
+ * process only, journal_object_get() does not find it; after very many, the failure. */
 int journal_object_intern(struct journal *journal, enum side side, const struct locator *locator,
 			  mode_t type, uint64_t ino, uint64_t *ret_id) MUST_CHECK;
+
+/* Makes @locator that of the root on @side, or checks that it is: -EXDEV (logged) if the
+ * journal has another. @ino as above, for the first side set. */
+int journal_set_root(struct journal *journal, enum side side, const struct locator *locator,
+		     mode_t type, uint64_t ino) MUST_CHECK;
 
 /* Composed. Puts the record and its locator indexes. @old is the record as it was
  * read (index entries that no longer hold are removed), or NULL for none. */
 void journal_put_object(struct journal *journal, const struct object *object,
 			const struct object *old);
-/* Composed. Removes the record, its indexes and its synced attributes. */
+/* Composed. Removes the record, its indexes and its synced attributes. @object is as
+ * it was read: its locators must not be another object's by now. */
 void journal_delete_object(struct journal *journal, const struct object *object);
 
 /* What was last made equal, and the ctimes both sides had then. */
@@ -127,12 +144,13 @@ struct place {
 
 int journal_shadow_get(struct journal *journal, uint64_t dir, const char *name,
 		       uint64_t *ret_id) MUST_CHECK;
+/* @name is free, or holds @id already: what stood there before must be deleted first. */
 void journal_put_shadow(struct journal *journal, uint64_t dir, const char *name, uint64_t id); /* composed */
 void journal_delete_shadow(struct journal *journal, uint64_t dir, const char *name,
 			   uint64_t id); /* composed; @id: what stood there */
 
-/* The next name in @dir after @after (NULL: the first), in byte order, or
- * JOURNAL_E_END. A cursor over a directory that changes misses nothing that stays. */
+/* The next name in @dir, in byte order, or JOURNAL_E_END. A cursor over a directory that
+ * changes misses nothing that stays. */
 struct journal_cursor; /* opaque; one thread */
 int journal_shadow_open(struct journal *journal, uint64_t dir, struct journal_cursor **ret_cursor) MUST_CHECK;
 int journal_shadow_next(struct journal_cursor *cursor, char ret_name[static JOURNAL_NAME_MAX + 1],
