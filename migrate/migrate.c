@@ -17,6 +17,7 @@ enum {
 	WORKER_STACK_BYTES = 256 << 10,
 	ERROR_REPEAT_MS = 10000, /* the same error is logged again after that */
 	DEGRADED_MS = 15000,	 /* an error older than that, with no newer, is over */
+	BASELINE_ROUNDS_MAX = 16,
 };
 
 void migrate_limbo_name(const struct journal *journal, char ret_name[static MIGRATE_LIMBO_NAME_BYTES])
@@ -76,11 +77,11 @@ void migrate_report(struct migrate *m, int error, const char *what, uint64_t dir
 		       strerror_r(-error, errno_text, sizeof(errno_text)), remedy(error)); /* cut if long */
 
 	m->error_count++;
-	pthread_mutex_lock(&m->errors_lock);
+	pthread_mutex_lock(&m->status_lock);
 	is_new = strcmp(text, m->error_last) != 0 || now - m->last_error_ms > ERROR_REPEAT_MS;
 	memcpy(m->error_last, text, sizeof(text));
 	m->last_error_ms = now;
-	pthread_mutex_unlock(&m->errors_lock);
+	pthread_mutex_unlock(&m->status_lock);
 	if (is_new)
 		log_warning("%s, retrying", text);
 }
@@ -156,11 +157,13 @@ int migrate_path(struct migrate *m, uint64_t id, char *ret_path, size_t size)
 	return 0;
 }
 
+static void update_baseline(struct migrate *m);
+
 /* ---- threads ----------------------------------------------------------------- */
 
 static bool is_idle(struct migrate *m)
 {
-	return m->is_paused || m->is_flipped || (m->killed_until_ms && migrate_suspects_until(m));
+	return m->is_paused || m->is_flipped || (m->killed_until_ms && clock_ms() < m->killed_until_ms);
 }
 
 static void work(struct worker *worker, struct marks_task *task)
@@ -209,6 +212,8 @@ static void *worker_thread(void *context)
 			migrate_keep(m, &task, MIGRATE_E_AGAIN);
 		else if (r > 0)
 			work(worker, &task);
+		else if (worker->index == 0)
+			update_baseline(m);
 		m->active--;
 		if (r < 0) {
 			log_warning_errno(r, "cannot take a task, retrying");
@@ -388,7 +393,7 @@ int migrate_open(const struct migrate_config *config, bool is_new, bool has_gap,
 	m->source = config->store[m->from];
 	m->target = config->store[m->to];
 	pthread_mutex_init(&m->limbo_lock, NULL);
-	pthread_mutex_init(&m->errors_lock, NULL);
+	pthread_mutex_init(&m->status_lock, NULL);
 	placelock_init(&m->placelock);
 	r = init_sleep(m);
 	if (r == 0)
@@ -427,7 +432,7 @@ struct migrate *migrate_close(struct migrate *m)
 	placelock_done(&m->placelock);
 	pthread_cond_destroy(&m->sleep_ended);
 	pthread_mutex_destroy(&m->sleep_lock);
-	pthread_mutex_destroy(&m->errors_lock);
+	pthread_mutex_destroy(&m->status_lock);
 	pthread_mutex_destroy(&m->limbo_lock);
 	free(m);
 	return NULL;
@@ -474,10 +479,21 @@ void migrate_get_rates(struct migrate *m, struct migrate_rates *ret_rates)
 	ret_rates->commit_ms = m->commit.last_ms;
 }
 
-/* The baseline is done when all directories have been scanned and as many marks have been
- * cleared since as there were then. */
-static void update_baseline(struct migrate *m, const struct marks_stats *stats)
+static void set_baseline_done(struct migrate *m)
 {
+	journal_compose(m->config.journal);
+	journal_put_number(m->config.journal, "baseline_done", 1);
+	(void)journal_submit(m->config.journal); /* goes with the next flush; else it is found again */
+	m->is_baseline_done = true;
+	log_info("the baseline copy is done");
+}
+
+/* The baseline is done when there is no mark at all; under churn, which always leaves some,
+ * when a round (all marks there were at its begin have been cleared) brought no new
+ * directory to scan, or after so many rounds that only churn can have brought them. */
+static void update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
+{
+	uint64_t pending = stats->names + stats->objects;
 	uint64_t cleared = stats->cleared_names + stats->cleared_objects;
 
 	if (stats->scans > 0)
@@ -485,23 +501,36 @@ static void update_baseline(struct migrate *m, const struct marks_stats *stats)
 	m->is_gap_open = false;
 	if (m->is_baseline_done)
 		return;
-	if (!m->baseline_barrier)
-		m->baseline_barrier = cleared + stats->names + stats->objects;
-	if (cleared < m->baseline_barrier && stats->names + stats->objects > 0)
+	if (pending == 0) {
+		set_baseline_done(m);
 		return;
-	journal_compose(m->config.journal);
-	journal_put_number(m->config.journal, "baseline_done", 1);
-	(void)journal_submit(m->config.journal); /* goes with the next flush; else it is found again */
-	m->is_baseline_done = true;
+	}
+	if (m->round > 0 && cleared < m->round_end)
+		return;
+	if (m->round > 0 && (m->scans_put == m->round_scans || m->round >= BASELINE_ROUNDS_MAX)) {
+		set_baseline_done(m);
+		return;
+	}
+	m->round++;
+	m->round_end = cleared + pending;
+	m->round_scans = m->scans_put;
+}
+
+static void update_baseline(struct migrate *m)
+{
+	struct marks_stats stats;
+
+	marks_get_stats(m->config.marks, &stats);
+	pthread_mutex_lock(&m->status_lock);
+	update_baseline_locked(m, &stats);
+	pthread_mutex_unlock(&m->status_lock);
 }
 
 void migrate_get_status(struct migrate *m, struct migrate_status *ret_status)
 {
 	uint64_t error_ms = m->last_error_ms;
-	struct marks_stats stats;
 
-	marks_get_stats(m->config.marks, &stats);
-	update_baseline(m, &stats);
+	update_baseline(m);
 	*ret_status = (struct migrate_status){
 		.is_baseline_done = m->is_baseline_done,
 		.is_gap_open = m->is_gap_open,
@@ -519,7 +548,7 @@ void migrate_get_status(struct migrate *m, struct migrate_status *ret_status)
 		.suspects_until_ms = migrate_suspects_until(m),
 		.extra_names = m->extra_names,
 	};
-	pthread_mutex_lock(&m->errors_lock);
+	pthread_mutex_lock(&m->status_lock);
 	memcpy(ret_status->error_last, m->error_last, sizeof(ret_status->error_last));
-	pthread_mutex_unlock(&m->errors_lock);
+	pthread_mutex_unlock(&m->status_lock);
 }

@@ -13,7 +13,7 @@
  *
  * Life: everything lives from migrate_open() to migrate_close(); threads from
  * migrate_start(). Locks, in order: placelock (ids, ascending), commit->lock; then
- * the marks' and the journal's. `errors_lock`, `limbo_lock` are leaves, but for
+ * the marks' and the journal's. `status_lock`, `limbo_lock` are leaves, but for
  * limbo_lock, under which limbo is created on the target (a lock of its own for that).
  */
 
@@ -111,10 +111,11 @@ struct migrate {
 	atomic_uint_fast64_t skipped_xattrs, skipped_acls, extra_names;
 	atomic_uint_fast64_t error_count, last_error_ms, last_success_ms;
 	atomic_bool is_baseline_done, is_gap_open;
-	atomic_uint_fast64_t baseline_barrier; /* marks to be cleared before baseline is done; 0: not set */
+	atomic_uint_fast64_t scans_put; /* directories made on the target */
 
-	pthread_mutex_t errors_lock;
-	char error_last[512]; /* guarded by errors_lock */
+	pthread_mutex_t status_lock;
+	char error_last[512];			    /* guarded by status_lock */
+	uint64_t round, round_end, round_scans; /* guarded by status_lock: see update_baseline_locked() */
 };
 
 /* ---- migrate.c ------------------------------------------------------------ */
