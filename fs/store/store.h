@@ -15,6 +15,10 @@
  * -ENOENT and -ESTALE (the object a locator named is gone), -EEXIST, -ENOTDIR,
  * -ENOTEMPTY, -EINVAL (a directory into its own subtree), -ENOSPC, -EDQUOT,
  * -EROFS, -EACCES, -EPERM, -EOPNOTSUPP (this store cannot do that at all), -EIO.
+ *
+ * A remote store that was opened with reports_unknown adds: -EHOSTDOWN (the server could
+ * not be reached for 30 seconds; nothing was changed) and -EAGAIN (it said for two
+ * minutes that it is busy; nothing was changed). Both are worth another try later.
  */
 
 #include <stdbool.h>
@@ -113,6 +117,7 @@ struct store_caps {
 	bool has_acl;		/* POSIX ACLs */
 	bool has_punch_hole;	/* store_fallocate() PUNCH_HOLE */
 	bool has_tmpfile;
+	bool has_symlink_times; /* a symlink's own times can be set */
 	bool has_rename_flags;	/* RENAME_NOREPLACE and RENAME_EXCHANGE are atomic */
 	uint64_t time_granularity_ns; /* 1, or what the target rounds to */
 	unsigned parallel_max;	/* calls in flight that still help */
@@ -135,6 +140,12 @@ int store_nfs_open(const char *url, unsigned connections, bool reports_unknown,
 		   struct store **ret_store) MUST_CHECK;
 
 void store_set_reports_unknown(struct store *store, bool reports_unknown);
+
+/* When (clock_ms()) a connection was last lost with changing calls under way that may
+ * still land, also after newer ones: whoever got STORE_E_UNKNOWN waits until this is long
+ * enough ago. 0: never, or the server was restarted since (its write verifier changed), so
+ * that nothing can land any more. Always 0 for a posix store. */
+uint64_t store_last_loss_ms(struct store *store);
 
 /* Ends it; no call may be under way and every file and stream is closed. NULL is
  * allowed. Returns NULL. */
@@ -218,6 +229,7 @@ enum {
 	STORE_OPEN_READ = 1 << 0,
 	STORE_OPEN_WRITE = 1 << 1,
 	STORE_OPEN_NOATIME = 1 << 2, /* reading leaves the atime as it is */
+	STORE_OPEN_REGULAR = 1 << 3, /* the caller has seen that it is one: saves a check */
 };
 
 /* Opens a regular file. Never blocks on fifos: anything else is -EINVAL. */

@@ -11,6 +11,7 @@
 struct store_ops {
 	struct store *(*close)(struct store *store);
 	void (*set_reports_unknown)(struct store *store, bool reports_unknown);
+	uint64_t (*last_loss_ms)(struct store *store); /* NULL: nothing is ever lost */
 	int (*probe_target)(struct store *store);
 
 	void (*root)(struct store *store, struct locator *ret_locator);
