@@ -49,7 +49,6 @@ void posix_guess_caps(struct posix_store *store)
 		.is_local = !type->is_remote,
 		.is_volatile = type->is_volatile,
 		.has_handles = true,
-		.has_symlink_times = true,
 		.has_punch_hole = !type->is_remote,
 		.has_tmpfile = !type->is_remote,
 		.has_symlink_times = true,

@@ -49,12 +49,6 @@ uint64_t store_last_loss_ms(struct store *store)
 	return store->ops->last_loss_ms ? store->ops->last_loss_ms(store) : 0;
 }
 
-uint64_t store_last_loss_ms(struct store *store)
-{
-	assert(store);
-	return store->ops->last_loss_ms ? store->ops->last_loss_ms(store) : 0;
-}
-
 struct store *store_close(struct store *store)
 {
 	return store ? store->ops->close(store) : NULL;
