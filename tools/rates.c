@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/rates.h"
+
+#include <math.h>
+
+#include "util/attr.h"
+
+/* What a minute's history cannot know, either way. */
+#define ETA_DOUBT 1.25
+
+void rates_add(struct rates *rates, const struct rates_sample *sample)
+{
+	rates->samples[rates->next] = *sample;
+	rates->next = (rates->next + 1) % RATES_SAMPLES_MAX;
+	if (rates->count < RATES_SAMPLES_MAX)
+		rates->count++;
+}
+
+/* The sample @age places before the latest. */
+static const struct rates_sample *sample_back(const struct rates *rates, unsigned age)
+{
+	assert(age < rates->count);
+	return &rates->samples[(rates->next + 2 * RATES_SAMPLES_MAX - 1 - age) % RATES_SAMPLES_MAX];
+}
+
+struct rates_speed rates_get(const struct rates *rates, unsigned window_s)
+{
+	const struct rates_sample *last, *first;
+	double seconds;
+
+	if (rates->count < 2)
+		return (struct rates_speed){ 0 };
+	last = first = sample_back(rates, 0);
+	for (unsigned age = 1; age < rates->count; age++) {
+		first = sample_back(rates, age);
+		if (last->at_ms - first->at_ms >= window_s * 1000u)
+			break;
+	}
+	seconds = (double)(last->at_ms - first->at_ms) / 1000;
+	if (seconds <= 0)
+		return (struct rates_speed){ 0 };
+	return (struct rates_speed){
+		.dirty_bytes_s = (double)(last->dirtied_bytes - first->dirtied_bytes) / seconds,
+		.drain_bytes_s = (double)(last->drained_bytes - first->drained_bytes) / seconds,
+		.objects_s = (double)(last->done_objects - first->done_objects) / seconds,
+	};
+}
+
+/* Bytes and objects are two queues in front of the same workers: the longer one tells. */
+static double eta(const struct rates_speed *speed, const struct rates_backlog *backlog)
+{
+	double net = speed->drain_bytes_s - speed->dirty_bytes_s;
+	double bytes_s = backlog->bytes ? net > 0 ? (double)backlog->bytes / net : INFINITY : 0;
+	double objects_s = backlog->objects ?
+				   speed->objects_s > 0 ? (double)backlog->objects / speed->objects_s : INFINITY :
+				   0;
+
+	return bytes_s > objects_s ? bytes_s : objects_s;
+}
+
+bool rates_eta(const struct rates *rates, const struct rates_backlog *backlog, double *ret_low_s,
+	       double *ret_high_s)
+{
+	struct rates_speed speed = rates_get(rates, RATES_WINDOW_S);
+	struct rates_speed speed_long = rates_get(rates, RATES_WINDOW_LONG_S);
+	double a = eta(&speed, backlog), b = eta(&speed_long, backlog);
+
+	if (!isfinite(a))
+		return false; /* whatever it was like a minute ago */
+	if (!isfinite(b))
+		b = a;
+	*ret_low_s = (a < b ? a : b) / ETA_DOUBT;
+	*ret_high_s = (a > b ? a : b) * ETA_DOUBT;
+	return true;
+}
