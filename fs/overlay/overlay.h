@@ -12,10 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/store/store.h"
 #include "journal/journal.h"
 #include "journal/marks.h"
 #include "migrate/orphans.h"
-#include "fs/store/store.h"
 #include "util/attr.h"
 
 struct overlay; /* opaque */
@@ -28,9 +28,9 @@ struct overlay_config {
 	struct marks *marks;	       /* borrowed */
 	struct orphans *orphans;       /* borrowed */
 	enum side active;
-	const char *limbo_name;	       /* in the root of either side: never shown, never created */
-	unsigned threads;	       /* that serve requests */
-	uint64_t parked_bytes_max;     /* of parked requests; beyond it a freeze is given up */
+	const char *limbo_name;	   /* in the root of either side: never shown, never created */
+	unsigned threads;	   /* that serve requests */
+	uint64_t parked_bytes_max; /* of parked requests; beyond it a freeze is given up */
 	bool is_debug;
 };
 
@@ -64,8 +64,8 @@ void overlay_switch(struct overlay *overlay, enum side side);
 
 struct overlay_stats {
 	uint64_t requests, changes, read_bytes, written_bytes; /* ever */
-	uint64_t nodes;	      /* objects the kernel knows now */
-	uint64_t parked;      /* requests now */
+	uint64_t nodes;					       /* objects the kernel knows now */
+	uint64_t parked;				       /* requests now */
 	uint64_t last_parked_ms; /* the longest that a request was parked by the last freeze */
 };
 

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Directories are read by streams, each on the side where it was opened, to its end.
+ *
+ * Positions are the store's own cookies, but for "." and "..", which the store leaves
+ * out: they come first, and have positions that no store gives.
+ */
+#include "fs/overlay/overlay_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "util/cleanup.h"
+
+#define POSITION_DOT ((uint64_t)INT64_MAX - 2)
+#define POSITION_DOT_DOT ((uint64_t)INT64_MAX - 1)
+
+struct stream {
+	pthread_mutex_t lock;
+	enum side side;
+	struct node dir;
+	struct store_dir
+		*store_dir; /* guarded by lock, as is all below; NULL: the directory is gone */
+	uint64_t position;  /* of store_dir: the cookie it stands after */
+	bool has_entry;	    /* one that did not fit into the last answer */
+	struct store_entry entry;
+};
+
+static struct stream *stream_of(const struct fuse_file_info *fi)
+{
+	return (struct stream *)(uintptr_t)fi->fh;
+}
+
+static struct stream *stream_free(struct stream *stream)
+{
+	if (!stream)
+		return NULL;
+	stream->store_dir = store_dir_close(stream->store_dir);
+	pthread_mutex_destroy(&stream->lock);
+	free(stream);
+	return NULL;
+}
+
+static int stream_new(struct overlay *overlay, fuse_ino_t ino, struct stream **ret_stream)
+{
+	struct stream *stream = calloc(1, sizeof(*stream));
+	int r;
+
+	if (!stream)
+		return -ENOMEM;
+	pthread_mutex_init(&stream->lock, NULL);
+	stream->side = overlay_active(overlay);
+	r = overlay_find(overlay, ino, &stream->dir);
+	/* A directory that is gone but still somebody's "." can be opened, and is empty. */
+	if (r == 0 && !(stream->dir.flags & NODE_ENDED))
+		r = fs_outcome(store_dir_open(overlay->store[stream->side], &stream->dir.locator,
+					      &stream->store_dir));
+	if (r < 0) {
+		stream_free(stream);
+		return r;
+	}
+	*ret_stream = stream;
+	return 0;
+}
+
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct stream *stream;
+	int r;
+
+	r = stream_new(overlay_of(req), ino, &stream);
+	if (r < 0) {
+		fs_reply_err(req, r);
+		return;
+	}
+	fi->fh = (uintptr_t)stream;
+	if (fuse_reply_open(req, fi) < 0)
+		stream_free(stream); /* no RELEASEDIR will come */
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	stream_free(stream_of(fi));
+	fs_reply_done(req, 0);
+}
+
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_file_info *fi)
+{
+	struct overlay *overlay = overlay_of(req);
+	struct stream *stream = stream_of(fi), *fresh = NULL;
+	int r = 0;
+
+	(void)is_datasync;
+	/* What was changed since the flip is on the other side. */
+	if (stream->side != overlay_active(overlay)) {
+		r = stream_new(overlay, ino, &fresh);
+		stream = fresh;
+	}
+	if (r == 0) {
+		pthread_mutex_lock(&stream->lock);
+		if (stream->store_dir)
+			r = fs_outcome(store_dir_fsync(stream->store_dir));
+		pthread_mutex_unlock(&stream->lock);
+	}
+	stream_free(fresh);
+	fs_reply_done(req, r);
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+struct listing {
+	fuse_req_t req;
+	struct overlay *overlay;
+	struct stream *stream;
+	char *buffer;
+	size_t size, used;
+	bool is_plus;
+};
+
+/* Adds an entry without an inode for the kernel: false when it does not fit. */
+static bool add_bare(struct listing *listing, const char *name, uint64_t ino, mode_t type,
+		     uint64_t position)
+{
+	struct fuse_entry_param entry = { .attr = { .st_ino = ino, .st_mode = type } };
+	char *at = listing->buffer + listing->used;
+	size_t room = listing->size - listing->used, need;
+
+	if (listing->is_plus)
+		need = fuse_add_direntry_plus(listing->req, at, room, name, &entry,
+					      (off_t)position);
+	else
+		need = fuse_add_direntry(listing->req, at, room, name, &entry.attr,
+					 (off_t)position);
+	if (need > room)
+		return false;
+	listing->used += need;
+	return true;
+}
+
+static bool add_dots(struct listing *listing, uint64_t position)
+{
+	const struct node *dir = &listing->stream->dir;
+	uint64_t parent_ino = dir->ino;
+	struct node parent;
+
+	if (position == 0 && !add_bare(listing, ".", dir->ino, S_IFDIR, POSITION_DOT))
+		return false;
+	if (dir->parent && nodes_get(listing->overlay->nodes, dir->parent, &parent))
+		parent_ino = parent.ino;
+	return add_bare(listing, "..", parent_ino, S_IFDIR, POSITION_DOT_DOT);
+}
+
+/* The object of the stream's entry. -ENOENT: it has gone meanwhile. */
+static int identify(struct listing *listing, struct node *ret_node, struct store_attr *ret_attr)
+{
+	struct stream *stream = listing->stream;
+	struct overlay *overlay = listing->overlay;
+
+	if (stream->entry.has_attr) {
+		*ret_attr = stream->entry.attr;
+		return overlay_intern(overlay, &stream->entry.locator, ret_attr, stream->dir.id,
+				      ret_node);
+	}
+	return overlay_look_up(overlay, &stream->dir, stream->entry.name, ret_node, ret_attr);
+}
+
+/* Whether the stream is of the side that requests are served from. A stream of the other
+ * gives names and types only: its objects and numbers are not to be handed out. */
+static bool is_current(const struct listing *listing)
+{
+	return listing->stream->side == overlay_active(listing->overlay);
+}
+
+static bool add_plus(struct listing *listing)
+{
+	const struct store_entry *entry = &listing->stream->entry;
+	size_t room = listing->size - listing->used, need;
+	struct fuse_entry_param param;
+	struct store_attr attr;
+	struct node node;
+
+	need = fuse_add_direntry_plus(listing->req, NULL, 0, entry->name, NULL, 0);
+	if (need > room)
+		return false;
+	/* What cannot be looked up now is named all the same: the kernel will ask. */
+	if (!is_current(listing) || identify(listing, &node, &attr) < 0 ||
+	    overlay_enter(listing->overlay, &node, &attr, &param) < 0)
+		return add_bare(listing, entry->name, entry->ino, entry->type, entry->cookie);
+	(void)fuse_add_direntry_plus(listing->req, listing->buffer + listing->used, room,
+				     entry->name, &param, (off_t)entry->cookie);
+	listing->used += need;
+	return true;
+}
+
+static bool add_plain(struct listing *listing)
+{
+	const struct store_entry *entry = &listing->stream->entry;
+	uint64_t ino = entry->ino;
+	struct store_attr attr;
+	struct node node;
+
+	/* Before any flip objects show this side's own numbers. */
+	if (atomic_load(&listing->overlay->flips) > 0 && is_current(listing) &&
+	    identify(listing, &node, &attr) == 0)
+		ino = node.ino;
+	return add_bare(listing, entry->name, ino, entry->type, entry->cookie);
+}
+
+/* Puts the store's stream to after @position. */
+static int seek(struct stream *stream, uint64_t position)
+{
+	int r;
+
+	if (position == stream->position)
+		return 0;
+	stream->has_entry = false;
+	r = fs_outcome(store_dir_seek(stream->store_dir, position));
+	if (r == 0)
+		stream->position = position;
+	return r;
+}
+
+/* Fills the listing from @position on; an error only if it is still empty. */
+static int fill(struct listing *listing, uint64_t position)
+{
+	struct stream *stream = listing->stream;
+	int r;
+
+	if (!stream->store_dir)
+		return 0;
+	if (position == 0 || position == POSITION_DOT) {
+		if (!add_dots(listing, position))
+			return listing->used ? 0 : -EINVAL;
+		position = POSITION_DOT_DOT;
+	}
+	r = seek(stream, position == POSITION_DOT_DOT ? 0 : position);
+	if (r < 0)
+		return listing->used ? 0 : r;
+	for (;;) {
+		if (!stream->has_entry) {
+			r = store_dir_next(stream->store_dir, &stream->entry);
+			if (r != 0)
+				return r == STORE_E_END || listing->used ? 0 : fs_outcome(r);
+		}
+		stream->has_entry = true;
+		if (!overlay_is_hidden(listing->overlay, stream->dir.id, stream->entry.name) &&
+		    !(listing->is_plus ? add_plus(listing) : add_plain(listing)))
+			return 0;
+		stream->has_entry = false;
+		stream->position = stream->entry.cookie;
+	}
+}
+
+static void read_dir(fuse_req_t req, size_t size, off_t offset, struct fuse_file_info *fi,
+		     bool is_plus)
+{
+	struct listing listing = {
+		.req = req,
+		.overlay = overlay_of(req),
+		.stream = stream_of(fi),
+		.buffer = overlay_read_buffer(),
+		.size = size < OVERLAY_IO_BYTES_MAX ? size : OVERLAY_IO_BYTES_MAX,
+		.is_plus = is_plus,
+	};
+	int r = -ENOMEM;
+
+	if (listing.buffer) {
+		pthread_mutex_lock(&listing.stream->lock);
+		r = fill(&listing, (uint64_t)offset);
+		pthread_mutex_unlock(&listing.stream->lock);
+	}
+	if (r < 0)
+		fs_reply_err(req, r);
+	else
+		(void)fuse_reply_buf(req, listing.buffer,
+				     listing.used); /* lost lookups are harmless */
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		struct fuse_file_info *fi)
+{
+	(void)ino;
+	read_dir(req, size, offset, fi, /* is_plus= */ false);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		    struct fuse_file_info *fi)
+{
+	(void)ino;
+	read_dir(req, size, offset, fi, /* is_plus= */ true);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Data. There are no opens: a request names the object, and its file is in the cache or
+ * is opened now. All of it is buffered below; O_DIRECT and O_APPEND stay in the kernel,
+ * which sends offsets.
+ */
+#include "fs/overlay/overlay_internal.h"
+
+#include <errno.h>
+#include <linux/falloc.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	fs_reply_err(req, -ENOSYS); /* never sent again, and taken for success */
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	(void)fi;
+	fs_reply_err(req, -ENOSYS); /* as above */
+}
+
+/* The file of @ino, held for the caller. */
+static int get_file(struct overlay *overlay, fuse_ino_t ino, unsigned flags,
+		    struct cached_file **ret_file)
+{
+	struct cached_file *file = fdcache_find(overlay->files, ino, flags);
+	struct node node;
+	int r;
+
+	if (file) {
+		*ret_file = file;
+		return 0;
+	}
+	r = overlay_find(overlay, ino, &node);
+	if (r < 0)
+		return r;
+	return fs_outcome(fdcache_get(overlay->files, ino, flags, overlay_store(overlay),
+				      &node.locator, ret_file));
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+{
+	struct overlay *overlay = overlay_of(req);
+	void *buffer = overlay_read_buffer();
+	struct cached_file *file;
+	ssize_t n;
+
+	(void)fi;
+	n = buffer ? get_file(overlay, ino, STORE_OPEN_READ, &file) : -ENOMEM;
+	if (n == 0) {
+		if (size > OVERLAY_IO_BYTES_MAX)
+			size = OVERLAY_IO_BYTES_MAX;
+		n = store_read(cached_file_get(file), buffer, size, (uint64_t)offset);
+		fdcache_put(overlay->files, file);
+	}
+	if (n < 0) {
+		fs_reply_err(req, (int)n);
+		return;
+	}
+	atomic_fetch_add_explicit(&overlay->read_bytes, (uint64_t)n, memory_order_relaxed);
+	(void)fuse_reply_buf(req, buffer, (size_t)n); /* fails when nobody waits for it */
+}
+
+static int write_data(struct overlay *overlay, fuse_ino_t ino, const char *data, size_t size,
+		      uint64_t offset)
+{
+	struct store *store = overlay_store(overlay);
+	struct marks_change change = MARKS_CHANGE_NULL;
+	struct cached_file *file;
+	int r;
+
+	r = get_file(overlay, ino, STORE_OPEN_WRITE, &file);
+	if (r < 0)
+		return r;
+	marks_change_add_data(&change, ino, offset, offset + size);
+	marks_change_begin(overlay->marks, &change);
+	r = overlay_drop_privileges(overlay, ino);
+	if (r == 0)
+		/* Acknowledged means kept: a server must not forget it in its restart. */
+		r = fs_outcome(store_write(cached_file_get(file), data, size, offset,
+					   /* is_stable= */ !store_caps(store)->is_local));
+	marks_change_end(overlay->marks, &change);
+	fdcache_put(overlay->files, file);
+	return r;
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
+	      struct fuse_file_info *fi)
+{
+	struct overlay *overlay = overlay_of(req);
+	int r;
+
+	(void)fi;
+	r = write_data(overlay, ino, data, size, (uint64_t)offset);
+	if (r < 0) {
+		fs_reply_err(req, r);
+		return;
+	}
+	atomic_fetch_add_explicit(&overlay->written_bytes, size, memory_order_relaxed);
+	(void)fuse_reply_write(req, size); /* fails when nobody waits for it */
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_file_info *fi)
+{
+	struct overlay *overlay = overlay_of(req);
+	struct cached_file *file;
+	int r;
+
+	(void)fi;
+	r = get_file(overlay, ino, STORE_OPEN_READ, &file);
+	if (r == 0) {
+		r = fs_outcome(store_fsync(cached_file_get(file), is_datasync));
+		fdcache_put(overlay->files, file);
+	}
+	fs_reply_done(req, r);
+}
+
+/* ---- space --------------------------------------------------------------- */
+
+static void mark_fallocate(struct marks_change *change, fuse_ino_t ino, int mode, uint64_t offset,
+			   uint64_t length)
+{
+	marks_change_add_attr(change, ino);
+	if (mode & (FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE))
+		marks_change_add_data(change, ino, offset, MARKS_INFINITY);
+	else if (mode != FALLOC_FL_KEEP_SIZE) /* which alone leaves every byte as it was */
+		marks_change_add_data(change, ino, offset, offset + length);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+		  struct fuse_file_info *fi)
+{
+	struct overlay *overlay = overlay_of(req);
+	struct marks_change change = MARKS_CHANGE_NULL;
+	struct cached_file *file;
+	int r;
+
+	(void)fi;
+	r = get_file(overlay, ino, STORE_OPEN_WRITE, &file);
+	if (r == 0) {
+		mark_fallocate(&change, ino, mode, (uint64_t)offset, (uint64_t)length);
+		marks_change_begin(overlay->marks, &change);
+		r = overlay_drop_privileges(overlay, ino);
+		if (r == 0)
+			r = fs_outcome(store_fallocate(cached_file_get(file), mode,
+						       (uint64_t)offset, (uint64_t)length));
+		marks_change_end(overlay->marks, &change);
+		fdcache_put(overlay->files, file);
+	}
+	fs_reply_done(req, r);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
+{
+	struct overlay *overlay = overlay_of(req);
+	struct cached_file *file;
+	int64_t found;
+
+	(void)fi;
+	if (whence != SEEK_DATA && whence != SEEK_HOLE) {
+		fs_reply_err(req, -EINVAL); /* the others are the kernel's */
+		return;
+	}
+	found = get_file(overlay, ino, STORE_OPEN_READ, &file);
+	if (found == 0) {
+		found = store_seek(cached_file_get(file), (uint64_t)offset, whence);
+		fdcache_put(overlay->files, file);
+	}
+	if (found < 0)
+		fs_reply_err(req, (int)found);
+	else
+		(void)fuse_reply_lseek(req, found); /* fails when nobody waits for it */
+}
+
+static ssize_t copy_range(struct overlay *overlay, fuse_ino_t ino_in, uint64_t offset_in,
+			  fuse_ino_t ino_out, uint64_t offset_out, size_t size)
+{
+	struct marks_change change = MARKS_CHANGE_NULL;
+	struct cached_file *in, *out;
+	ssize_t n;
+
+	n = get_file(overlay, ino_in, STORE_OPEN_READ, &in);
+	if (n < 0)
+		return n;
+	n = get_file(overlay, ino_out, STORE_OPEN_WRITE, &out);
+	if (n == 0) {
+		marks_change_add_data(&change, ino_out, offset_out, offset_out + size);
+		marks_change_begin(overlay->marks, &change);
+		n = overlay_drop_privileges(overlay, ino_out);
+		if (n == 0)
+			n = store_copy_range(cached_file_get(in), offset_in, cached_file_get(out),
+					     offset_out, size);
+		marks_change_end(overlay->marks, &change);
+		fdcache_put(overlay->files, out);
+	}
+	fdcache_put(overlay->files, in);
+	return n;
+}
+
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in,
+			struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t offset_out,
+			struct fuse_file_info *fi_out, size_t size, int flags)
+{
+	ssize_t n;
+
+	(void)fi_in;
+	(void)fi_out;
+	(void)flags;
+	n = copy_range(overlay_of(req), ino_in, (uint64_t)offset_in, ino_out, (uint64_t)offset_out,
+		       size);
+	if (n < 0)
+		fs_reply_err(req, (int)n);
+	else
+		(void)fuse_reply_write(req, (size_t)n); /* fails when nobody waits for it */
+}
