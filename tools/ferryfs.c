@@ -63,7 +63,7 @@ static void take_signals(struct daemon *daemon)
 	while (read(daemon->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGHUP) {
 			if (daemon->plan.log[0])
-				(void)process_log_to(daemon->plan.log); /* on an error the old one stays */
+				process_log_to(daemon->plan.log);
 			continue;
 		}
 		log_info("asked to end by signal %u from process %u", info.ssi_signo, info.ssi_pid);
@@ -123,7 +123,7 @@ static int start(struct daemon *daemon)
 	if (r < 0)
 		return r;
 	if (daemon->plan.log[0])
-		(void)process_log_to(daemon->plan.log); /* without it, to the terminal as long as there is one */
+		process_log_to(daemon->plan.log);
 	service_tick(daemon->service);
 	r = control_start(daemon->control, requests_commands, daemon->service);
 	if (r < 0)

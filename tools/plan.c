@@ -90,12 +90,31 @@ static int set_state_path(const struct options *options, struct plan *plan, char
 	return resolve_new("the state directory", options->state ? options->state : path, state);
 }
 
+/* A log's directory is not made, it is a slip of the pen. */
+static int check_parent(const char *path)
+{
+	char parent[PATH_MAX];
+	struct stat st;
+
+	strcpy(parent, path);
+	*(strrchr(parent, '/') + 1) = '\0';
+	if (stat(parent, &st) < 0)
+		return log_error_errno(errno, "cannot find the log's directory '%s'", parent);
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		log_error("the log '%s' is not a file", path);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int set_log(const struct options *options, const char *state, struct plan *plan)
 {
 	int n;
 
-	if (options->log)
-		return resolve_new("the log", options->log, plan->log);
+	if (options->log) {
+		n = resolve_new("the log", options->log, plan->log);
+		return n < 0 ? n : check_parent(plan->log);
+	}
 	if (options->is_foreground)
 		return 0;
 	n = snprintf(plan->log, PATH_MAX, "%s/%s", state, LOG_FILE);

@@ -120,22 +120,21 @@ int process_prepare(int *ret_signal_fd)
 	return 0;
 }
 
-int process_log_to(const char *path)
+void process_log_to(const char *path)
 {
 	static int log_fd = -1; /* for the rest of the process's life */
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-	if (fd < 0)
-		return log_error_errno(errno, "cannot open the log '%s'", path);
+	if (fd < 0) {
+		(void)log_warning_errno(errno, "cannot open the log '%s', going on without", path);
+		return;
+	}
 	if (log_fd < 0) {
 		log_fd = TAKE_FD(fd);
 		log_to_fd(log_fd);
-		return 0;
+	} else if (dup3(fd, log_fd, O_CLOEXEC) < 0) { /* in one step: other threads write to it */
+		(void)log_warning_errno(errno, "cannot change to the log '%s', going on", path);
 	}
-	/* In one step: other threads write to it all the time. */
-	if (dup3(fd, log_fd, O_CLOEXEC) < 0)
-		return log_error_errno(errno, "cannot change to the log '%s'", path);
-	return 0;
 }
 
 /* Field @number, counted as in proc(5), of what follows the program's name in a stat line. */

@@ -25,9 +25,9 @@ int process_ready(int ready_fd) MUST_CHECK;
  * SIGINT and SIGHUP are read from it. */
 int process_prepare(int *ret_signal_fd) MUST_CHECK;
 
-/* Log lines go to @path from now on; again (SIGHUP): to a new file of that name. The
- * error is logged. */
-int process_log_to(const char *path) MUST_CHECK;
+/* Log lines go to @path from now on; again (SIGHUP): to a new file of that name. When
+ * that fails it says so in the old place, which stays. */
+void process_log_to(const char *path);
 
 /* Whether @pid is gone, or was killed and waits for its last requests. */
 bool process_is_ending(pid_t pid);
