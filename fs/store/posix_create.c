@@ -66,7 +66,8 @@ static int make_name_as(int dir_fd, const char *name, const struct store_new *ne
  * not get our owner and mode. */
 static int open_made(int dir_fd, const char *name, const struct store_new *new)
 {
-	int flags = S_ISDIR(new->mode) ? O_RDONLY | O_DIRECTORY : O_PATH;
+	/* ACL and mode of a directory are quicker through a descriptor that is not O_PATH. */
+	int flags = S_ISDIR(new->mode) && !new->cred ? O_RDONLY | O_DIRECTORY : O_PATH;
 	_cleanup_close_ int fd = -1;
 	struct stat st;
 

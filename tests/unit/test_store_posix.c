@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +314,61 @@ static void client_that_is_root_with_another_group_keeps_it(void **state)
 	assert_int_equal(attr.rdev, 0x103);
 }
 
+/* Groups count below, for the one thread that creates: by glibc's own setgroups() the
+ * other thread would have them too. */
+static atomic_bool watching, has_seen_group;
+
+static void *watch_groups(void *unused)
+{
+	gid_t groups[64];
+
+	while (watching) {
+		int n = getgroups(ARRAY_SIZE(groups), groups);
+
+		for (int i = 0; i < n; i++)
+			if (groups[i] == 2002)
+				has_seen_group = true;
+	}
+	return unused;
+}
+
+static void supplementary_groups_are_the_threads_own(void **state)
+{
+	const uint32_t groups[] = { 2001, 2002 };
+	const struct store_cred cred = {
+		.uid = 1001, .gid = 1001, .group_count = 2, .groups = groups
+	};
+	const struct store_cred without = { .uid = 1001, .gid = 1001 };
+	struct store_new new = { .mode = S_IFREG | 0666, .cred = &cred };
+	struct store_setattr set = { .valid = STORE_SET_MODE | STORE_SET_GID,
+				     .mode = 0770,
+				     .gid = 2002 };
+	struct fixture *f = *state;
+	struct locator locator;
+	struct store_attr attr;
+	pthread_t thread;
+
+	assert_int_equal(store_setattr(f->store, &f->root, &set, NULL), 0);
+	watching = true;
+	has_seen_group = false;
+	assert_int_equal(pthread_create(&thread, NULL, watch_groups, NULL), 0);
+	for (int i = 0; i < 500; i++) {
+		assert_int_equal(store_create(f->store, &f->root, "x", &new, &locator, &attr), 0);
+		assert_int_equal(attr.gid, 1001);
+		assert_int_equal(store_unlink(f->store, &f->root, "x"), 0);
+	}
+	watching = false;
+	pthread_join(thread, NULL);
+	assert_false(has_seen_group);
+
+	new.cred = &without;
+	assert_int_equal(store_create(f->store, &f->root, "x", &new, &locator, &attr), -EACCES);
+	/* Root's own groups are not lent either. */
+	set.gid = 0;
+	assert_int_equal(store_setattr(f->store, &f->root, &set, NULL), 0);
+	assert_int_equal(store_create(f->store, &f->root, "x", &new, &locator, &attr), -EACCES);
+}
+
 /* ---- threads ------------------------------------------------------------- */
 
 struct worker {
@@ -478,6 +534,7 @@ static int run_group(const char *name, const char *base)
 		CASE(reading_with_noatime_leaves_the_atime),
 		CASE(create_as_a_client_is_checked_below),
 		CASE(client_that_is_root_with_another_group_keeps_it),
+		CASE(supplementary_groups_are_the_threads_own),
 		CASE(threads_do_not_mix_identities),
 		CASE(probe_finds_what_is_there_and_leaves_nothing),
 		CASE(probe_refuses_a_read_only_target),
