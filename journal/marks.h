@@ -62,6 +62,8 @@ struct marks_limits {
 
 /* Loads what the journal has, up to the limits. On success the caller owns it. */
 int marks_open(struct journal *journal, const struct marks_limits *limits, struct marks **ret_marks) MUST_CHECK;
+/* No thread may be in any function here. Claims that are still held end, unworked; the
+ * ranges of such tasks stay the caller's. Allows NULL, returns NULL. */
 struct marks *marks_close(struct marks *marks);
 
 /* ---- changes (the overlay) ----------------------------------------------- */
@@ -73,9 +75,11 @@ struct marks_item {
 	uint64_t object;      /* NAME: the directory */
 	const char *name;     /* borrowed until the change ends */
 	uint64_t offset, end; /* DATA: bytes; MARKS_INFINITY for no end */
-	void *entry;	      /* private */
+	void *entry;	      /* private, as is the rest: */
+	struct marks_item *next, **link;
 };
 
+/* Stays where it is between begin and end: its items are registered in place. */
 struct marks_change {
 	unsigned count;
 	struct marks_item items[MARKS_CHANGE_ITEMS_MAX];
@@ -89,7 +93,8 @@ void marks_change_add_attr(struct marks_change *change, uint64_t object);
 
 /* Registers @change and returns when its marks are in the journal. A journal that
  * fails does not stop the workload: the change is registered all the same, and
- * marks_is_lost() is true from then on (no flip, everything is compared later). */
+ * marks_is_lost() is true from then on (no flip, everything is compared later). The
+ * same when there is no memory for an entry: then the change is not even registered. */
 void marks_change_begin(struct marks *marks, struct marks_change *change);
 void marks_change_end(struct marks *marks, struct marks_change *change);
 
@@ -111,12 +116,15 @@ struct marks_task {
 	char name[JOURNAL_NAME_MAX + 1];
 	bool is_compare; /* SCAN: after a gap */
 	/* DATA and OBJECT: the claimed ranges in ascending order, the tail last. Of an
-	 * object claimed whole there is one, [0, infinity). */
+	 * object claimed whole there is one, [0, infinity). An OBJECT task may have none
+	 * (attr only), and a tail that ends where a truncate in flight begins. */
 	struct marks_range *ranges;
 	unsigned range_count;
-	/* No byte of the tail has been written on the passive side since this process
-	 * created the object there: it is still zero, holes need no work. */
+	/* No byte of the last range has been written on the passive side since this
+	 * process created the object there: it is still zero, holes need no work. */
 	bool is_tail_virgin;
+	/* The same of all ranges at or past this offset; MARKS_INFINITY: of none. */
+	uint64_t virgin_from;
 	uint32_t attempts;    /* tries of this mark before this one */
 	uint64_t changes_before; /* marks_target_changes() at the claim, for MARKS_REST */
 	void *entry, *claim; /* private */
@@ -125,10 +133,12 @@ struct marks_task {
 #define MARKS_TASK_NULL ((struct marks_task){ .kind = MARKS_KIND_MAX })
 
 /* Claims the next task of a kind in @kinds (1 << enum marks_kind), waiting until
- * @deadline_ms (clock_ms()): 1, or 0 when there was none. What may be claimed:
+ * @deadline_ms (clock_ms()): 1, or 0 when there was none, or -ENOMEM. May read marks
+ * back from the journal, outside the lock. What may be claimed:
  *  - SCAN, NAME: nothing of it claimed, no change in flight on it.
  *  - OBJECT: all idle data of the object and its attr, alone (no DATA claim of it); of
- *    a directory only when no name in it is marked or claimed.
+ *    a directory only when no name in it is marked or claimed. With a change in flight
+ *    on the object only if there is idle data; attr is not cleared then.
  *  - DATA: one group of an object that marks_set_bulk() was said of; several at once.
  * Cooling marks are passed over unless draining; resting ones until the count of
  * target changes is another, and nothing else is ready. */
@@ -139,7 +149,8 @@ void marks_wake(struct marks *marks);
 
 /* The marks' lock with the journal's compose inside: between the two calls the
  * caller uses the *_locked functions here and the journal's composed ones, and all
- * becomes durable together. Returns the sequence number to flush. */
+ * becomes durable together. Returns the sequence number to flush. Nothing else of
+ * marks.h may be called in between: it would lock again. */
 void marks_lock(struct marks *marks);
 uint64_t marks_unlock(struct marks *marks);
 
@@ -147,7 +158,8 @@ uint64_t marks_unlock(struct marks *marks);
  * block by block: of data only what lies below @source_end, the size the source had
  * *under the claim*; an OBJECT task clears what lies past it too, having cut the target
  * there; a DATA task leaves that and sets attr). The rest stays marked. Returns whether
- * everything was cleared. Frees the task's ranges. */
+ * everything was cleared: of an OBJECT task, whether the object has no data or attr mark
+ * any more. Frees the task's ranges. */
 bool marks_clear_locked(struct marks *marks, struct marks_task *task, uint64_t source_end);
 
 enum marks_why {
@@ -184,7 +196,8 @@ uint64_t marks_target_changes(const struct marks *marks);
 
 /* ---- the whole ----------------------------------------------------------- */
 
-/* While draining nothing cools and what rests or waits for a time is tried at once. */
+/* While draining nothing cools. MARKS_LATER keeps its time (it may be a hold-down),
+ * and what rests waits for a change of the target as ever. */
 void marks_set_draining(struct marks *marks, bool is_draining);
 
 /* Whether no mark is set or claimed, and none is spilled. */
