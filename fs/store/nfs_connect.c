@@ -228,9 +228,10 @@ static int ask(struct step *step, int queued, const char *what)
 {
 	int r = queued < 0 ? -ENOMEM : wait_for(step);
 
-	if (r < 0)
-		step_explain(step, "the %s service of host '%s' does not answer as it should", what,
-			     step->url->host);
+	if (r < 0 && step->is_done)
+		step_explain(step, "the %s service of host '%s' refuses", what, step->url->host);
+	else if (r < 0)
+		step_explain(step, "the %s service of host '%s' does not answer", what, step->url->host);
 	return r;
 }
 

@@ -5,10 +5,9 @@
  * set: suid and sgid that it dropped with the owner, the group and sgid that a setgid
  * directory gives, what a default ACL made of the mode.
  *
- * A repeated CREATE may be answered with EEXIST because of its own lost first attempt.
- * A file is then known by its mtime: calls that are repeated give each file one that no
- * other has, as servers do themselves for the protocol's EXCLUSIVE mode, but without
- * that mode's second call. Other kinds are known by looking like new and as wanted.
+ * A repeated call may be answered with EEXIST because of its own lost first attempt,
+ * which a dying server may even have left half done. What stands there is ours if it was
+ * made since we began: by the server's clock, which is asked for then.
  */
 #include "fs/store/nfs_store.h"
 
@@ -20,13 +19,13 @@
 
 #include "util/log.h"
 
+enum { CLOCK_TICK_NS = 20 * 1000 * 1000 }; /* file systems look at the clock so seldom */
+
 /* What a new object is to look like. */
 struct wanted {
 	const struct store_new *new;
 	mode_t mode;
 	uint32_t uid, gid;
-	bool has_mark; /* mtime is our mark */
-	struct timespec mtime;
 };
 
 struct create_reply {
@@ -78,25 +77,13 @@ static int take_mknod(void *result, const void *reply)
 
 /* ---- what is wanted -------------------------------------------------------------- */
 
-static struct timespec unique_time(struct nfsstore *store)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	/* The last digits tell apart the threads that look at the clock at once. */
-	now.tv_nsec =
-		now.tv_nsec / 1000 * 1000 + (long)(atomic_fetch_add(&store->next_mark, 1) % 1000);
-	return now;
-}
-
-static struct wanted want(struct nfsstore *store, const struct store_new *new)
+static struct wanted want(const struct store_new *new)
 {
 	struct wanted wanted = {
 		.new = new,
 		.mode = new->mode & 07777,
 		.uid = new->uid,
 		.gid = new->gid,
-		.has_mark = S_ISREG(new->mode) && !atomic_load(&store->reports_unknown),
 	};
 
 	if (new->cred) {
@@ -104,8 +91,6 @@ static struct wanted want(struct nfsstore *store, const struct store_new *new)
 		wanted.uid = new->cred->uid;
 		wanted.gid = new->cred->gid;
 	}
-	if (wanted.has_mark)
-		wanted.mtime = unique_time(store);
 	return wanted;
 }
 
@@ -136,18 +121,11 @@ static void apply_setgid(struct wanted *wanted, const struct store_attr *dir)
 
 static sattr3 wanted_sattr(const struct wanted *wanted)
 {
-	sattr3 wire = {
+	return (sattr3){
 		.mode = { .set_it = 1, .set_mode3_u.mode = wanted->mode },
 		.uid = { .set_it = 1, .set_uid3_u.uid = wanted->uid },
 		.gid = { .set_it = 1, .set_gid3_u.gid = wanted->gid },
 	};
-
-	if (wanted->has_mark) {
-		wire.mtime.set_it = SET_TO_CLIENT_TIME;
-		wire.mtime.set_mtime_u.mtime.seconds = (u_int)wanted->mtime.tv_sec;
-		wire.mtime.set_mtime_u.mtime.nseconds = (u_int)wanted->mtime.tv_nsec;
-	}
-	return wire;
 }
 
 /* ---- the call --------------------------------------------------------------------- */
@@ -247,37 +225,66 @@ static bool has_target(struct store *store, const struct locator *link, const ch
 	       strcmp(found, target) == 0;
 }
 
-/* Is what stands there what our first attempt would have made? */
-static bool is_ours(struct store *store, const struct wanted *wanted,
-		    const struct create_reply *found)
+static int64_t to_ns(struct timespec time)
+{
+	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static int64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return to_ns(now);
+}
+
+/* Was @attr's object made after @begin_ns of our clock? The server's clock is read by
+ * letting it set an atime: that of the directory, which we have tried to change anyway. */
+static bool is_made_since(struct store *store, const struct locator *dir,
+			  const struct store_attr *attr, int64_t begin_ns)
+{
+	const struct store_setattr now = { .valid = STORE_SET_ATIME_NOW };
+	const int64_t unit_ns = (int64_t)store->caps.time_granularity_ns;
+	struct store_attr dir_attr;
+	int64_t ahead_ns;
+
+	if (nfsattr_set(store, dir, &now, &dir_attr) != 0)
+		return false;
+	ahead_ns = to_ns(dir_attr.atime) - realtime_ns();
+	return to_ns(attr->ctime) + unit_ns + CLOCK_TICK_NS >= begin_ns + ahead_ns;
+}
+
+/* Can what stands there be what our first attempt made? */
+static bool is_alike(struct store *store, const struct store_new *new,
+		     const struct create_reply *found)
 {
 	const struct store_attr *attr = &found->attr.attr;
 
-	if ((attr->mode & S_IFMT) != (wanted->new->mode &S_IFMT) || attr->uid != wanted->uid)
+	if ((attr->mode & S_IFMT) != (new->mode &S_IFMT))
 		return false;
-	switch (wanted->new->mode &S_IFMT) {
-	case S_IFREG: {
-		uint64_t unit_ns = nfsstore_of(store)->base.caps.time_granularity_ns;
-		long nsec = wanted->mtime.tv_nsec;
+	if (S_ISREG(new->mode))
+		return attr->size == 0 && attr->nlink == 1;
+	if (S_ISLNK(new->mode))
+		return has_target(store, &found->locator, new->link_target);
+	if (S_ISCHR(new->mode) || S_ISBLK(new->mode))
+		return attr->rdev == new->rdev;
+	return true;
+}
 
-		if (unit_ns > 1)
-			nsec = unit_ns < 1000000000 ? nsec - nsec % (long)unit_ns
-						    : attr->mtime.tv_nsec;
-		return wanted->has_mark && attr->size == 0 && attr->nlink == 1 &&
-		       attr->mtime.tv_sec == wanted->mtime.tv_sec &&
-		       (attr->mtime.tv_nsec == nsec ||
-			attr->mtime.tv_nsec == wanted->mtime.tv_nsec);
-	}
-	case S_IFDIR:
-		return attr->nlink <= 2;
-	case S_IFLNK:
-		return has_target(store, &found->locator, wanted->new->link_target);
-	case S_IFCHR:
-	case S_IFBLK:
-		return attr->rdev == wanted->new->rdev;
-	default:
-		return true;
-	}
+/* After EEXIST: 0 and the object if it is ours. */
+static int adopt(struct store *store, const struct locator *dir, const char *name,
+		 const struct store_new *new, int64_t begin_ns, struct create_reply *ret_reply)
+{
+	struct create_reply found = { .has_locator = true, .attr.is_there = true };
+	int r;
+
+	r = nfsname_lookup(store, dir, name, &found.locator, &found.attr.attr);
+	if (r != 0)
+		return r;
+	if (!is_alike(store, new, &found) || !is_made_since(store, dir, &found.attr.attr, begin_ns))
+		return -EEXIST;
+	*ret_reply = found;
+	return 0;
 }
 
 /* Fills in what the reply left out. */
@@ -318,20 +325,16 @@ static int correct(struct store *store, const struct wanted *wanted, struct crea
 int nfscreate(struct store *store, const struct locator *dir, const char *name,
 	      const struct store_new *new, struct locator *ret_locator, struct store_attr *ret_attr)
 {
-	struct wanted wanted = want(nfsstore_of(store), new);
+	struct wanted wanted = want(new);
 	struct create_reply reply = { 0 };
+	int64_t begin_ns = realtime_ns();
 	bool was_lost = false;
 	int r;
 
 	r = send_create(nfsstore_of(store), nfshandle_wire_name(dir, name), &wanted, &reply,
 			&was_lost);
-	if (r == -EEXIST && was_lost) {
-		r = nfsname_lookup(store, dir, name, &reply.locator, &reply.attr.attr);
-		if (r != 0)
-			return r;
-		reply.has_locator = reply.attr.is_there = true;
-		r = is_ours(store, &wanted, &reply) ? 0 : -EEXIST;
-	}
+	if (r == -EEXIST && was_lost)
+		r = adopt(store, dir, name, new, begin_ns, &reply);
 	if (r != 0)
 		return r;
 

@@ -41,7 +41,6 @@ struct nfsstore {
 	atomic_bool reports_unknown;
 	atomic_uint xid; /* of the next call, whatever its connection */
 	atomic_uint next_conn;
-	atomic_uint next_mark; /* of a file: nfs_create.c */
 	struct nfsconn conns[NFSSTORE_CONNECTIONS_MAX];
 	unsigned conn_count;
 	struct nfsloss loss;

@@ -38,6 +38,7 @@ enum {
 	FILES_EACH_MAX = 4096,
 	FILE_BYTES = 40000,
 	RESTART_MS_MAX = 20 * 1000,
+	URL_BYTES = NFSURL_EXPORT_MAX + 128,
 };
 
 static const char *server_url, *server_dir;
@@ -533,7 +534,7 @@ static void *run_reader(void *private)
 
 static void replies_cut_in_the_middle_never_give_wrong_data(void **state)
 {
-	char url[512], *bytes = xcalloc(1, READ_FILE_BYTES);
+	char url[URL_BYTES], *bytes = xcalloc(1, READ_FILE_BYTES);
 	struct rpc_proxy *proxy = open_proxy(url, sizeof(url));
 	struct store *store = open_store(url, 2, true);
 	struct locator root = root_of(store), file;
@@ -686,7 +687,7 @@ static void assert_changed(struct store *store, const struct locator *dir)
 
 static void lose_each_reply(bool reports_unknown)
 {
-	char url[512];
+	char url[URL_BYTES];
 	struct rpc_proxy *proxy = open_proxy(url, sizeof(url));
 	struct store *store = open_store(url, 1, reports_unknown);
 	struct locator root = root_of(store), dir = make_dir(store, &root, "dir");
@@ -726,7 +727,7 @@ static void lost_reply_to_a_change_is_made_good_after_the_flip(void **state)
 /* A reply that is lost must not turn a failure into a success. */
 static void lost_reply_does_not_hide_a_failure(void **state)
 {
-	char url[512];
+	char url[URL_BYTES];
 	struct rpc_proxy *proxy = open_proxy(url, sizeof(url));
 	struct store *store = open_store(url, 1, false);
 	struct locator root = root_of(store), dir = make_dir(store, &root, "dir"), file;
@@ -748,7 +749,7 @@ static void lost_reply_does_not_hide_a_failure(void **state)
 
 static void busy_server_is_asked_again(void **state)
 {
-	char url[512];
+	char url[URL_BYTES];
 	struct rpc_proxy *proxy = open_proxy(url, sizeof(url));
 
 	(void)state;
