@@ -169,21 +169,19 @@ int checks_overlap(const struct plan *plan, const struct mountinfo *mounts)
 	bool is_at = strcmp(plan->mount, plan->source) != 0;
 	int r = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(outer); i++) {
-		if (!outer[i].path)
-			continue;
-		/* The daemon must never wait for its own mount, nor copy its own journal. */
-		r = check_apart(mounts, "the state directory", plan->state.path, outer[i].what, outer[i].path);
-		if (r == 0 && plan->log[0])
-			r = check_apart(mounts, "the log", plan->log, outer[i].what, outer[i].path);
-		if (r < 0)
-			return r;
-	}
 	if (!plan->is_url)
 		r = check_both_apart(mounts, "SOURCE", plan->source, "TARGET", plan->target);
 	if (r == 0 && is_at)
 		r = check_both_apart(mounts, "the mount point", plan->mount, "SOURCE", plan->source);
 	if (r == 0 && is_at && !plan->is_url)
 		r = check_both_apart(mounts, "the mount point", plan->mount, "TARGET", plan->target);
+	for (size_t i = 0; i < ARRAY_SIZE(outer) && r == 0; i++) {
+		if (!outer[i].path)
+			continue;
+		/* The daemon must never wait for its own mount, nor copy its own journal. */
+		r = check_apart(mounts, "the state directory", plan->state.path, outer[i].what, outer[i].path);
+		if (r == 0 && plan->log[0])
+			r = check_apart(mounts, "the log", plan->log, outer[i].what, outer[i].path);
+	}
 	return r;
 }

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "util/cleanup.h"
@@ -18,16 +19,22 @@
 /* Killed after nearly everything else: without the daemon the workload stands still. */
 #define OOM_SCORE "-900"
 
-static int wait_for_child(int fd)
+static int wait_for_child(int fd, pid_t pid)
 {
-	char byte;
+	int status = 0;
 	ssize_t n;
+	char byte;
 
 	do
 		n = read(fd, &byte, 1);
 	while (n < 0 && errno == EINTR);
-	/* Without the byte the child ended, and has said why. */
-	return n == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
+	if (n == 1)
+		return EXIT_SUCCESS;
+	/* Without the byte it ended, and has said why if it could. */
+	if (waitpid(pid, &status, 0) == pid && WIFSIGNALED(status))
+		log_error("the daemon was ended by signal %d (%s)", WTERMSIG(status),
+			  strsignal(WTERMSIG(status)));
+	return EXIT_FAILURE;
 }
 
 int process_detach(int *ret_ready_fd, int *ret_exit)
@@ -42,7 +49,7 @@ int process_detach(int *ret_ready_fd, int *ret_exit)
 		return log_error_errno(errno, "cannot fork"); /* the fds end with us */
 	if (pid > 0) {
 		(void)fd_close(fds[1]); /* so that we see the child's end */
-		*ret_exit = wait_for_child(fds[0]);
+		*ret_exit = wait_for_child(fds[0], pid);
 		return 1;
 	}
 	(void)fd_close(fds[0]); /* the parent's */

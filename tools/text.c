@@ -21,12 +21,12 @@ int text_parse_duration(const char *text, uint64_t *ret_ms)
 	double value;
 	char *end;
 
-	/* strtod() would take a sign, spaces, "inf", and hexadecimal. */
-	if (!isdigit((unsigned char)text[0]) || strspn(text, "0123456789.") == 0)
-		return -EINVAL;
-	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
+	/* strtod() would take a sign, spaces, "inf", hexadecimal, and an exponent. */
+	if (!isdigit((unsigned char)text[0]))
 		return -EINVAL;
 	value = strtod(text, &end);
+	if (end != text + strspn(text, "0123456789."))
+		return -EINVAL;
 	for (size_t i = 0; i < ARRAY_SIZE(units); i++) {
 		if (strcmp(end, units[i].unit) != 0)
 			continue;
