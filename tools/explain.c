@@ -120,7 +120,7 @@ static json_t *target_json(struct service *service, uint64_t id)
 
 	if (id == 0 || migrate_path(service->migrate, id, path, sizeof(path)) < 0)
 		return json_null();
-	return wire_text(path);
+	return wire_text(strcmp(path, ".") == 0 ? "/" : path);
 }
 
 static json_t *marks_json(struct service *service, const struct spot *spot)

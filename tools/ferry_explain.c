@@ -46,10 +46,10 @@ static void print_marks(json_t *reply)
 		fact("mark", "attr: owner, mode, times or xattrs are yet to be made equal");
 		has_any = true;
 	}
-	if (!has_any)
-		fact("marks", client_number(reply, "object") || !client_bool(reply, "found") ?
-				      "none: both sides are equal here" :
-				      "none, and it has not been seen yet: its directory is still to be listed");
+	if (!has_any && client_bool(reply, "found") && client_number(reply, "object") == 0)
+		fact("marks", "none, for it has not been seen yet: its directory is still to be listed");
+	else if (!has_any)
+		fact("marks", "none: both sides are equal here");
 	if (client_bool(reply, "marks.being_copied"))
 		fact("now", "it is being copied");
 	if (client_bool(reply, "marks.being_changed"))
@@ -65,11 +65,13 @@ static void print_copy(json_t *reply)
 	const char *label = is_over ? "source" : "target";
 
 	if (client_has(reply, "copied_to"))
-		fact(label, client_string(reply, "copied_to")[0] ? client_string(reply, "copied_to") : "/");
-	else if (strcmp(at_name, "same") != 0)
+		fact(label, client_string(reply, "copied_to"));
+	else if (!client_bool(reply, "found") && strcmp(at_name, "nothing") == 0)
+		fact(label, "nothing of this name either");
+	else if (client_bool(reply, "found") && strcmp(at_name, "same") != 0)
 		fact(label, "it is not there yet");
 	if (strcmp(at_name, "other") == 0)
-		fact("", "something else has this name there, for now");
+		fact(label, "something else has this name there, for now");
 	if (client_has(reply, "last_error"))
 		fact("error", client_string(reply, "last_error"));
 }

@@ -26,7 +26,7 @@ static const struct rates_sample *sample_back(const struct rates *rates, unsigne
 struct rates_speed rates_get(const struct rates *rates, unsigned window_s)
 {
 	const struct rates_sample *last, *first;
-	double seconds;
+	double seconds, dirtied;
 
 	if (rates->count < 2)
 		return (struct rates_speed){ 0 };
@@ -39,8 +39,11 @@ struct rates_speed rates_get(const struct rates *rates, unsigned window_s)
 	seconds = (double)(last->at_ms - first->at_ms) / 1000;
 	if (seconds <= 0)
 		return (struct rates_speed){ 0 };
+	dirtied = (double)(last->dirtied_bytes - first->dirtied_bytes) -
+		  (double)(last->found_bytes - first->found_bytes);
 	return (struct rates_speed){
-		.dirty_bytes_s = (double)(last->dirtied_bytes - first->dirtied_bytes) / seconds,
+		/* Something may be found in one sample and be dirty in the next. */
+		.dirty_bytes_s = dirtied > 0 ? dirtied / seconds : 0,
 		.drain_bytes_s = (double)(last->drained_bytes - first->drained_bytes) / seconds,
 		.objects_s = (double)(last->done_objects - first->done_objects) / seconds,
 	};

@@ -16,7 +16,9 @@ enum {
 
 struct rates_sample {
 	uint64_t at_ms; /* clock_ms() */
-	uint64_t dirtied_bytes, drained_bytes, done_objects; /* ever */
+	/* Ever. What is dirty because it was found, not because it was changed, is in
+	 * found_bytes too, and does not count as a change. */
+	uint64_t dirtied_bytes, found_bytes, drained_bytes, done_objects;
 };
 
 struct rates {

@@ -88,6 +88,25 @@ static int open_stores(struct service *service)
 	return store_probe_target(service->store[SIDE_B]);
 }
 
+/* Writes down that the mount is going to serve. Until a start can prove that it missed
+ * nothing, each but the first has a gap: the bare directory could be changed. */
+static int begin_run(struct service *service, struct phase_record *record)
+{
+	int r;
+
+	if (!service->is_new && record->active == SIDE_A) {
+		r = store_probe_target(service->store[SIDE_B]);
+		if (r < 0)
+			return r; /* logged */
+	}
+	record->is_running = true;
+	record->has_gap |= !service->is_new;
+	r = phase_file_write(service->phase_file, record);
+	if (r < 0)
+		return log_error_errno(r, "cannot write the phase record in '%s'", service->plan->state.path);
+	return 0;
+}
+
 static int open_journal(struct service *service, struct phase_record *ret_record)
 {
 	const struct plan *plan = service->plan;
@@ -112,9 +131,7 @@ static int open_journal(struct service *service, struct phase_record *ret_record
 			  plan->state.path, plan->target);
 		return -EIO;
 	}
-	if (!service->is_new && ret_record->active == SIDE_A)
-		return store_probe_target(service->store[SIDE_B]);
-	return 0;
+	return begin_run(service, ret_record);
 }
 
 static int open_marks(struct service *service)
@@ -151,9 +168,7 @@ static int open_migrate(struct service *service, const struct phase_record *reco
 		.workers = service->options->workers,
 		.hold_down_ms = service->options->hold_down_s * 1000,
 	};
-	/* Until a start can prove that it missed nothing, each but the first has a gap: the
-	 * bare directory could be changed in between. */
-	return migrate_open(&service->migrate_config, service->is_new, !service->is_new, &service->migrate);
+	return migrate_open(&service->migrate_config, service->is_new, record->has_gap, &service->migrate);
 }
 
 static int open_overlay(struct service *service, const struct phase_record *record)
@@ -340,11 +355,6 @@ int service_failover(struct service *service, uint32_t freeze_ms_max, struct cut
 	int r;
 
 	r = cutover_failover(service->cutover, freeze_ms_max, &result);
-	if (r == 0)
-		log_info("failed over '%s' to '%s', changes were held for %u ms", service->plan->name,
-			 service->plan->target, result.freeze_ms);
-	else if (r != -EALREADY)
-		log_warning("'%s' was not failed over: %s", service->plan->name, result.reason);
 	pthread_mutex_lock(&service->lock);
 	if (r == 0 || result.freeze_ms > 0) {
 		service->has_frozen = true;
@@ -357,9 +367,9 @@ int service_failover(struct service *service, uint32_t freeze_ms_max, struct cut
 
 void service_tick(struct service *service)
 {
+	struct migrate_status migrate;
 	struct marks_stats marks;
 	struct rates_sample sample;
-	uint32_t predicted_ms;
 	int r;
 
 	r = cutover_update(service->cutover);
@@ -367,17 +377,17 @@ void service_tick(struct service *service)
 		(void)log_warning_errno(r, "cannot record the phase in '%s', retrying",
 					service->plan->state.path);
 	service->has_update_failed = r < 0; /* said once, not every second */
-	predicted_ms = cutover_predict_ms(service->cutover);
 	marks_get_stats(service->marks, &marks);
+	migrate_get_status(service->migrate, &migrate);
 	sample = (struct rates_sample){
 		.at_ms = clock_ms(),
 		.dirtied_bytes = marks.dirtied_bytes,
+		.found_bytes = migrate.bytes_seen,
 		.drained_bytes = marks.cleared_bytes,
 		.done_objects = marks.cleared_objects + marks.cleared_names,
 	};
 	pthread_mutex_lock(&service->lock);
 	rates_add(&service->rates, &sample);
-	service->predicted_freeze_ms = predicted_ms;
 	pthread_mutex_unlock(&service->lock);
 }
 

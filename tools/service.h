@@ -46,7 +46,6 @@ struct service {
 
 	pthread_mutex_t lock; /* a leaf, for the fields below */
 	struct rates rates;
-	uint32_t predicted_freeze_ms;
 	bool has_frozen; /* in this run, whether it came to a flip or not */
 	uint32_t last_freeze_ms;
 };

@@ -30,13 +30,13 @@ static void view_get(struct service *service, struct view *ret_view)
 	marks_get_stats(service->marks, &ret_view->marks);
 	migrate_get_status(service->migrate, &ret_view->migrate);
 	overlay_get_stats(service->overlay, &ret_view->overlay);
+	ret_view->predicted_freeze_ms = cutover_predict_ms(service->cutover);
 	pthread_mutex_lock(&service->lock);
 	ret_view->rates = service->rates;
-	ret_view->predicted_freeze_ms = service->predicted_freeze_ms;
 	ret_view->has_frozen = service->has_frozen;
 	ret_view->last_freeze_ms = service->last_freeze_ms;
 	pthread_mutex_unlock(&service->lock);
-	if (!ret_view->has_frozen && ret_view->record.last_freeze_ms > 0) {
+	if (!ret_view->has_frozen && ret_view->record.active == SIDE_B) {
 		ret_view->has_frozen = true;
 		ret_view->last_freeze_ms = ret_view->record.last_freeze_ms;
 	}
@@ -82,7 +82,8 @@ static const char *target_state(const struct service *service, const struct view
 	return "ok";
 }
 
-/* The end is not known while directories are still to be listed: null then. */
+/* The time until a failover would be quick. Its end is not known while directories are
+ * still to be listed, and nothing of it when the backlog does not shrink: null. */
 static json_t *eta_json(const struct view *view)
 {
 	const struct rates_backlog backlog = {
@@ -93,7 +94,7 @@ static json_t *eta_json(const struct view *view)
 
 	if (view->record.active != SIDE_A || view->migrate.is_paused)
 		return json_null();
-	if (!is_backlog_empty(view) && !rates_eta(&view->rates, &backlog, &low_s, &high_s))
+	if (!is_converged(view) && !rates_eta(&view->rates, &backlog, &low_s, &high_s))
 		return json_null();
 	if (view->marks.scans > 0)
 		return json_pack("{s:f, s:n}", "low", low_s, "high");

@@ -55,6 +55,21 @@ static void speeds_are_of_the_window(void **state)
 	assert_true(rates_get(&rates, 60).dirty_bytes_s < 300);
 }
 
+static void what_was_found_is_no_change(void **state)
+{
+	struct rates_sample sample = { .at_ms = 1000 };
+	struct rates rates = { 0 };
+
+	(void)state;
+	rates_add(&rates, &sample);
+	sample = (struct rates_sample){ .at_ms = 2000, .dirtied_bytes = 150, .found_bytes = 100 };
+	rates_add(&rates, &sample);
+	assert_true(rates_get(&rates, 10).dirty_bytes_s == 50);
+	sample = (struct rates_sample){ .at_ms = 3000, .dirtied_bytes = 150, .found_bytes = 500 };
+	rates_add(&rates, &sample);
+	assert_true(rates_get(&rates, 10).dirty_bytes_s == 0);
+}
+
 static void time_left_is_a_range_around_the_truth(void **state)
 {
 	struct rates_backlog backlog = { .bytes = 20000, .objects = 10 };
@@ -95,6 +110,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_is_known_at_first),
 		cmocka_unit_test(speeds_are_of_the_window),
+		cmocka_unit_test(what_was_found_is_no_change),
 		cmocka_unit_test(time_left_is_a_range_around_the_truth),
 		cmocka_unit_test(many_small_objects_take_their_time_too),
 		cmocka_unit_test(a_backlog_that_grows_has_no_end),
