@@ -19,44 +19,17 @@
 #include <unistd.h>
 
 #include "fs/store/nfs_connect.h"
-#include "fs/store/nfs_error.h"
 #include "fs/store/nfs_lib.h"
+#include "fs/store/nfs_list.h"
+#include "fs/store/nfs_reply.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/log.h"
 
 enum {
-	HALVE_MS_MIN = 200, /* one burst of "later" halves once */
-	STABLE_MS = 2000,   /* a connection that lived so long is followed at once */
+	STABLE_MS = 2000, /* a connection that lived so long is followed at once */
 	CHECK_MS_MAX = 1000,
 };
-
-static void list_append(struct nfsconn_list *list, struct nfscall *call)
-{
-	call->previous = list->last;
-	call->next = NULL;
-	if (list->last)
-		list->last->next = call;
-	else
-		list->first = call;
-	list->last = call;
-	list->count++;
-}
-
-static void list_remove(struct nfsconn_list *list, struct nfscall *call)
-{
-	assert(list->count > 0);
-	if (call->previous)
-		call->previous->next = call->next;
-	else
-		list->first = call->next;
-	if (call->next)
-		call->next->previous = call->previous;
-	else
-		list->last = call->previous;
-	call->previous = call->next = NULL;
-	list->count--;
-}
 
 static void hand_back_locked(struct nfscall *call, enum nfscall_outcome outcome)
 {
@@ -74,131 +47,10 @@ static void hand_back_answered(struct nfsconn *conn)
 		return;
 	pthread_mutex_lock(&conn->lock);
 	while ((call = conn->answered.first)) {
-		list_remove(&conn->answered, call);
+		nfslist_remove(&conn->answered, call);
 		hand_back_locked(call, call->outcome);
 	}
 	pthread_mutex_unlock(&conn->lock);
-}
-
-/* ---- what the server bears ------------------------------------------------ */
-
-static void adapt(struct nfsconn *conn, bool is_jukebox, uint64_t now_ms)
-{
-	if (is_jukebox) {
-		if (now_ms < conn->halved_ms + HALVE_MS_MIN)
-			return;
-		conn->halved_ms = now_ms;
-		conn->answers_since_growth = 0;
-		conn->calls_max = conn->calls_max / 2 > NFSCONN_CALLS_MIN ? conn->calls_max / 2
-									  : NFSCONN_CALLS_MIN;
-		log_debug("the NFS server is busy, at most %u calls under way", conn->calls_max);
-	} else if (conn->calls_max < NFSCONN_CALLS_MAX &&
-		   ++conn->answers_since_growth >= conn->calls_max) {
-		conn->answers_since_growth = 0;
-		conn->calls_max++;
-	}
-}
-
-static void note_verifier(struct nfsconn *conn, const char *verifier)
-{
-	memcpy(conn->verifier, verifier, sizeof(conn->verifier));
-	conn->has_verifier = true;
-	nfsloss_seen(conn->loss, conn->connected_ms, verifier);
-}
-
-/* ---- callbacks of libnfs --------------------------------------------------- */
-
-struct call_slot {
-	struct nfsconn *conn;
-	struct nfscall *call;
-};
-
-static void take_reply(struct nfsconn *conn, struct nfscall *call, const void *reply)
-{
-	/* Every result of NFSv3 begins with its status. */
-	call->outcome = NFSCALL_ANSWERED;
-	call->status = (int)*(const nfsstat3 *)reply;
-	call->error = 0;
-	if (call->status == NFS3_OK) {
-		if (call->procedure == NFS3_WRITE)
-			note_verifier(conn, ((const WRITE3res *)reply)->WRITE3res_u.resok.verf);
-		else if (call->procedure == NFS3_COMMIT)
-			note_verifier(conn, ((const COMMIT3res *)reply)->COMMIT3res_u.resok.verf);
-		if (call->take)
-			call->error = call->take(call->result, reply);
-	}
-	conn->heard_ms = clock_ms();
-	adapt(conn, call->status == NFS3ERR_JUKEBOX, conn->heard_ms);
-}
-
-/* Called by rpc_service(), and for each call under way when a context ends. */
-static void replied(struct rpc_context *rpc UNUSED, int status, void *data, void *private)
-{
-	struct nfscall *call = private;
-	struct nfsconn *conn = call->conn;
-	int r;
-
-	list_remove(&conn->under_way, call);
-	assert(conn->bytes >= call->bytes);
-	conn->bytes -= call->bytes;
-
-	if (status == RPC_STATUS_SUCCESS && data) {
-		take_reply(conn, call, data);
-	} else if (status == RPC_STATUS_ERROR && (r = nfserror_of_refusal(data)) < 0) {
-		call->outcome = NFSCALL_REFUSED;
-		call->error = r;
-	} else if (status == RPC_STATUS_ERROR && nfserror_is_garbage(data)) {
-		call->outcome = NFSCALL_GARBAGE;
-	} else {
-		call->outcome = NFSCALL_LOST;
-	}
-	list_append(&conn->answered, call);
-}
-
-static int issue(struct rpc_context *rpc, struct nfscall *call)
-{
-	rpc_set_next_xid(rpc, call->xid);
-	switch (call->procedure) {
-	case NFS3_GETATTR:
-		return rpc_nfs3_getattr_async(rpc, replied, call->args, call);
-	case NFS3_SETATTR:
-		return rpc_nfs3_setattr_async(rpc, replied, call->args, call);
-	case NFS3_LOOKUP:
-		return rpc_nfs3_lookup_async(rpc, replied, call->args, call);
-	case NFS3_READLINK:
-		return rpc_nfs3_readlink_async(rpc, replied, call->args, call);
-	case NFS3_READ:
-		return rpc_nfs3_read_async(rpc, replied, call->args, call);
-	case NFS3_WRITE:
-		return rpc_nfs3_write_async(rpc, replied, call->args, call);
-	case NFS3_CREATE:
-		return rpc_nfs3_create_async(rpc, replied, call->args, call);
-	case NFS3_MKDIR:
-		return rpc_nfs3_mkdir_async(rpc, replied, call->args, call);
-	case NFS3_SYMLINK:
-		return rpc_nfs3_symlink_async(rpc, replied, call->args, call);
-	case NFS3_MKNOD:
-		return rpc_nfs3_mknod_async(rpc, replied, call->args, call);
-	case NFS3_REMOVE:
-		return rpc_nfs3_remove_async(rpc, replied, call->args, call);
-	case NFS3_RMDIR:
-		return rpc_nfs3_rmdir_async(rpc, replied, call->args, call);
-	case NFS3_RENAME:
-		return rpc_nfs3_rename_async(rpc, replied, call->args, call);
-	case NFS3_LINK:
-		return rpc_nfs3_link_async(rpc, replied, call->args, call);
-	case NFS3_READDIRPLUS:
-		return rpc_nfs3_readdirplus_async(rpc, replied, call->args, call);
-	case NFS3_FSSTAT:
-		return rpc_nfs3_fsstat_async(rpc, replied, call->args, call);
-	case NFS3_FSINFO:
-		return rpc_nfs3_fsinfo_async(rpc, replied, call->args, call);
-	case NFS3_COMMIT:
-		return rpc_nfs3_commit_async(rpc, replied, call->args, call);
-	default:
-		assert(false);
-		return -1;
-	}
 }
 
 /* ---- losing and making the connection --------------------------------------- */
@@ -228,7 +80,7 @@ static void flush_queue(struct nfsconn *conn)
 
 	pthread_mutex_lock(&conn->lock);
 	while ((call = conn->queue.first)) {
-		list_remove(&conn->queue, call);
+		nfslist_remove(&conn->queue, call);
 		call->error = 0;
 		hand_back_locked(call, NFSCALL_UNSENT);
 	}
@@ -247,7 +99,10 @@ static void lose(struct nfsconn *conn, const char *why)
 		changes += nfscall_is_change(call->procedure);
 	for (call = conn->answered.first; call; call = call->next)
 		changes += call->outcome == NFSCALL_LOST && nfscall_is_change(call->procedure);
-	if (!atomic_load(&conn->is_stopping))
+	/* Servers close what is idle; that is no news. */
+	conn->is_quiet = atomic_load(&conn->is_stopping) ||
+			 conn->under_way.count + conn->answered.count == 0;
+	if (!conn->is_quiet)
 		log_warning(
 			"lost NFS connection %u to '%s': %s; %u changing calls were under way, reconnecting",
 			conn->index, conn->url->host, why, changes);
@@ -278,6 +133,7 @@ static void reconnect(struct nfsconn *conn)
 
 	r = nfsconnect_nfs(conn->url, begin_ms + bound_ms, conn->stop_fd, &conn->rpc, &error);
 	if (r < 0) {
+		conn->is_quiet = false;
 		if (conn->failure_count++ == 0 && r != -ECANCELED)
 			(void)log_warning_errno(r, "%s, retrying", error.text);
 		conn->backoff_ms =
@@ -291,8 +147,9 @@ static void reconnect(struct nfsconn *conn)
 	conn->backoff_ms = conn->backoff_ms == 0 ? NFSCONN_BACKOFF_MS_MIN : conn->backoff_ms;
 	conn->connected_ms = begin_ms;
 	conn->heard_ms = clock_ms();
-	log_info("NFS connection %u to '%s' is back after %u failed attempts", conn->index,
-		 conn->url->host, conn->failure_count);
+	if (!conn->is_quiet)
+		log_info("NFS connection %u to '%s' is back after %u failed attempts", conn->index,
+			 conn->url->host, conn->failure_count);
 	conn->failure_count = 0;
 	atomic_store(&conn->is_up, true);
 }
@@ -318,7 +175,7 @@ static struct nfscall *next_call(struct nfsconn *conn)
 		may = false;
 	}
 	if (call) {
-		list_remove(&conn->queue, call);
+		nfslist_remove(&conn->queue, call);
 		call->state = NFSCALL_SENT;
 	}
 	conn->is_sleeping = may && !call;
@@ -333,16 +190,14 @@ static bool send_calls(struct nfsconn *conn)
 
 	while ((call = next_call(conn))) {
 		call->sent_ms = clock_ms();
-		if (issue(conn->rpc, call) < 0) {
+		if (nfsreply_issue(conn, call) < 0) {
 			/* Encoding failed: libnfs's buffer takes only so long a symlink. */
 			call->error = call->procedure == NFS3_SYMLINK ? -ENAMETOOLONG : -ENOMEM;
 			call->outcome = NFSCALL_UNSENT;
-			list_append(&conn->answered, call);
+			nfslist_append(&conn->answered, call);
 			hand_back_answered(conn);
 			continue;
 		}
-		list_append(&conn->under_way, call);
-		conn->bytes += call->bytes;
 		if (rpc_service(conn->rpc, POLLOUT) < 0)
 			return false;
 	}
@@ -434,7 +289,7 @@ void nfsconn_queue(struct nfsconn *conn, struct nfscall *call)
 	pthread_mutex_lock(&conn->lock);
 	assert(call->state == NFSCALL_IDLE);
 	call->state = NFSCALL_QUEUED;
-	list_append(&conn->queue, call);
+	nfslist_append(&conn->queue, call);
 	is_sleeping = conn->is_sleeping;
 	conn->is_sleeping = false;
 	pthread_mutex_unlock(&conn->lock);
@@ -447,7 +302,7 @@ bool nfsconn_unqueue_locked(struct nfsconn *conn, struct nfscall *call)
 {
 	if (call->state != NFSCALL_QUEUED)
 		return false;
-	list_remove(&conn->queue, call);
+	nfslist_remove(&conn->queue, call);
 	return true;
 }
 

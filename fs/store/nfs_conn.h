@@ -60,6 +60,7 @@ struct nfsconn {
 	unsigned calls_max, answers_since_growth;
 	uint64_t halved_ms, heard_ms, connected_ms, retry_ms;
 	unsigned backoff_ms, failure_count;
+	bool is_quiet; /* it was lost without need to tell */
 	bool has_verifier;
 	char verifier[NFSLOSS_VERIFIER_BYTES];
 };

@@ -27,6 +27,7 @@
 
 enum {
 	PORTMAPPER_PORT = 111,
+	PORTMAPPER_MS_MAX = 3000, /* may be behind a firewall that says nothing */
 	NFS_DEFAULT_PORT = 2049,
 	KEEPALIVE_IDLE_S = 20,
 	KEEPALIVE_INTERVAL_S = 5,
@@ -231,7 +232,8 @@ static int ask(struct step *step, int queued, const char *what)
 	if (r < 0 && step->is_done)
 		step_explain(step, "the %s service of host '%s' refuses", what, step->url->host);
 	else if (r < 0)
-		step_explain(step, "the %s service of host '%s' does not answer", what, step->url->host);
+		step_explain(step, "the %s service of host '%s' does not answer", what,
+			     step->url->host);
 	return r;
 }
 
@@ -272,8 +274,14 @@ int nfsconnect_nfs(const struct nfsurl *url, uint64_t deadline_ms, int stop_fd,
 	r = resolve(&step, address, sizeof(address));
 	if (r < 0)
 		return r;
-	if (port == 0 && ask_port(&step, address, NFS_PROGRAM, &port) < 0)
-		port = NFS_DEFAULT_PORT; /* many servers have no portmapper */
+	if (port == 0) {
+		uint64_t enough_ms = clock_ms() + PORTMAPPER_MS_MAX;
+
+		step.deadline_ms = enough_ms < deadline_ms ? enough_ms : deadline_ms;
+		if (ask_port(&step, address, NFS_PROGRAM, &port) < 0)
+			port = NFS_DEFAULT_PORT; /* many servers have no portmapper */
+		step.deadline_ms = deadline_ms;
+	}
 	r = connect_port(&step, address, port, "NFS");
 	if (r < 0)
 		return r;

@@ -872,7 +872,7 @@ static void *run_load(void *private)
 
 static void small_files_go_faster_with_many_threads(void **state)
 {
-	enum { FILES = 4096 };
+	enum { FILES = 1024 };
 	const unsigned thread_counts[] = { 1, 16, 64 };
 	struct store *store = open_store(server_url, 2, true);
 	struct locator root = root_of(store);
