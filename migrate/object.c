@@ -8,6 +8,7 @@
  * comes later redirties the claim, so what is cleared was equal at that moment.
  */
 #include <errno.h>
+#include <unistd.h>
 
 #include "migrate/migrate_internal.h"
 #include "util/clock.h"
@@ -66,13 +67,40 @@ static int handle_unpaired(struct object_work *w)
 	return 1;
 }
 
+/* Reads the records. An object's mark can be taken before the batch that paired it is
+ * flushed: what looks unpaired or never synced is looked at again after a flush. */
+static int read_records(struct object_work *w)
+{
+	struct migrate *m = w->m;
+	bool is_flushed = false;
+	int r;
+
+	for (;;) {
+		r = journal_object_get(m->config.journal, w->task->object, &w->object);
+		if (r != 0)
+			return r;
+		r = journal_synced_get(m->config.journal, w->object.id, &w->synced);
+		if (r < 0)
+			return r;
+		if (r == JOURNAL_E_NONE)
+			w->synced.mode = 0;
+		if (is_flushed || (!locator_is_null(&w->object.locator[m->to]) && w->synced.mode != 0))
+			return 0;
+		marks_lock(m->config.marks);
+		r = journal_flush(m->config.journal, marks_unlock(m->config.marks));
+		if (r < 0)
+			return r;
+		is_flushed = true;
+	}
+}
+
 /* Reads what is known. 1: the task is ended already; 0: go on. */
 static int begin(struct object_work *w)
 {
 	struct migrate *m = w->m;
 	int r;
 
-	r = journal_object_get(m->config.journal, w->task->object, &w->object);
+	r = read_records(w);
 	if (r < 0)
 		return r;
 	if (r == JOURNAL_E_NONE || locator_is_null(&w->object.locator[m->from])) {
@@ -81,15 +109,11 @@ static int begin(struct object_work *w)
 	}
 	if (locator_is_null(&w->object.locator[m->to]))
 		return handle_unpaired(w);
-
-	r = journal_synced_get(m->config.journal, w->object.id, &w->synced);
-	if (r < 0)
-		return r;
 	w->is_fresh = w->task->kind == MARKS_OBJECT && w->task->virgin_from == 0 && w->synced.mode == 0;
 
 	if (S_ISREG(w->object.type)) {
-		r = store_open(m->source, &w->object.locator[m->from], STORE_OPEN_READ | STORE_OPEN_NOATIME,
-			       &w->source_file);
+		r = store_open(m->source, &w->object.locator[m->from],
+			       STORE_OPEN_READ | STORE_OPEN_NOATIME | STORE_OPEN_REGULAR, &w->source_file);
 		if (r == 0)
 			r = store_file_getattr(w->source_file, &w->source);
 	} else {
@@ -111,22 +135,55 @@ static int open_target(struct object_work *w)
 {
 	if (w->target_file)
 		return 0;
-	return store_open(w->m->target, &w->object.locator[w->m->to], STORE_OPEN_READ | STORE_OPEN_WRITE,
-			  &w->target_file);
+	return store_open(w->m->target, &w->object.locator[w->m->to],
+			  STORE_OPEN_READ | STORE_OPEN_WRITE | STORE_OPEN_REGULAR, &w->target_file);
 }
 
-static uint64_t claimed_bytes(const struct object_work *w)
+/* The bytes of data in [@offset, @end), counted no further than past @limit: holes cost nothing. */
+static int data_bytes(struct store_file *file, uint64_t offset, uint64_t end, uint64_t limit, uint64_t *bytes)
+{
+	while (offset < end && *bytes <= limit) {
+		int64_t data = store_seek(file, offset, SEEK_DATA), hole;
+
+		if (data == -ENXIO || (data >= 0 && (uint64_t)data >= end))
+			return 0;
+		hole = data < 0 ? data : store_seek(file, (uint64_t)data, SEEK_HOLE);
+		if (hole == -ENXIO)
+			return 0; /* cut meanwhile */
+		if (hole < 0)
+			return (int)hole;
+		if ((uint64_t)hole > end)
+			hole = (int64_t)end;
+		*bytes += (uint64_t)(hole - data);
+		offset = (uint64_t)hole;
+	}
+	return 0;
+}
+
+static bool is_sparse(const struct object_work *w)
+{
+	return w->source.blocks * 512 < w->source.size;
+}
+
+/* What there is to copy; anything over the limit when it is more. */
+static int claimed_bytes(const struct object_work *w, uint64_t limit, uint64_t *ret_bytes)
 {
 	uint64_t bytes = 0;
+	int r = 0;
 
-	for (unsigned i = 0; i < w->task->range_count; i++) {
+	for (unsigned i = 0; r == 0 && bytes <= limit && i < w->task->range_count; i++) {
 		const struct marks_range *range = &w->task->ranges[i];
 		uint64_t end = range->end < w->source.size ? range->end : w->source.size;
 
-		if (range->offset < end)
+		if (range->offset >= end)
+			continue;
+		if (is_sparse(w) && range->offset >= w->task->virgin_from)
+			r = data_bytes(w->source_file, range->offset, end, limit, &bytes);
+		else
 			bytes += end - range->offset;
 	}
-	return bytes;
+	*ret_bytes = bytes;
+	return r;
 }
 
 /* Copies the claimed ranges; w->source.size is less afterwards if the file was cut meanwhile. */
@@ -137,7 +194,7 @@ static int copy_ranges(struct object_work *w, bool is_stable)
 		.source = w->source_file,
 		.size = w->source.size,
 		.target_size = w->target.size,
-		.is_sparse = w->source.blocks * 512 < w->source.size,
+		.is_sparse = is_sparse(w),
 		.is_stable = is_stable,
 		.can_punch = store_caps(m->target)->has_punch_hole,
 		.buffer = w->worker->buffer,
@@ -226,7 +283,9 @@ static int make_equal(struct object_work *w)
 	int r;
 
 	if (S_ISREG(w->object.type)) {
-		bytes = claimed_bytes(w);
+		r = claimed_bytes(w, MIGRATE_OBJECT_BYTES_MAX, &bytes);
+		if (r < 0)
+			return r;
 		if (bytes > MIGRATE_OBJECT_BYTES_MAX) {
 			marks_lock(w->m->config.marks);
 			marks_keep_locked(w->m->config.marks, w->task, MARKS_BULK, w->source.size);

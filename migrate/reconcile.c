@@ -28,9 +28,11 @@ struct name_work {
 
 static void place_set(struct place *place, uint64_t dir, const char *name)
 {
+	size_t length = strlen(name);
+
+	assert(length <= JOURNAL_NAME_MAX);
 	place->dir = dir;
-	memset(place->name, 0, sizeof(place->name));
-	memcpy(place->name, name, strnlen(name, JOURNAL_NAME_MAX));
+	memcpy(place->name, name, length + 1);
 }
 
 static struct place limbo_place(uint64_t id)
