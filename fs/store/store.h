@@ -232,7 +232,8 @@ enum {
 	STORE_OPEN_REGULAR = 1 << 3, /* the caller has seen that it is one: saves a check */
 };
 
-/* Opens a regular file. Never blocks on fifos: anything else is -EINVAL. */
+/* Opens a regular file. Never blocks on fifos: anything else is -EINVAL. A remote store makes
+ * no call for it: that the object is gone (-ESTALE) shows at the first use. */
 int store_open(struct store *store, const struct locator *object, unsigned flags,
 	       struct store_file **ret_file) MUST_CHECK;
 struct store_file *store_file_close(struct store_file *file);
@@ -267,7 +268,10 @@ ssize_t store_copy_range(struct store_file *in, uint64_t offset_in, struct store
 
 /* All changes that returned before this call are durable when it returns 0. With
  * STORE_E_LOST (a server restarted) unstable writes that this or an earlier call of
- * the same time covered may be gone: whoever waits for this commit does its writes again. */
+ * the same time covered may be gone: whoever waits for this commit does its writes again.
+ * What was lost is said once: one committer speaks for all who wrote since the commit before.
+ * -EHOSTDOWN and -EAGAIN leave everything as it was, to be committed again. Any other error
+ * means the same as STORE_E_LOST. */
 int store_commit(struct store *store) MUST_CHECK;
 
 int store_statfs(struct store *store, struct statvfs *ret_statvfs) MUST_CHECK;
