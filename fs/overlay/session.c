@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <linux/fuse.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -347,18 +346,13 @@ static int start_thread(struct overlay *overlay, void *(*run)(void *), const cha
 int overlay_session_start(struct overlay *overlay, unsigned threads)
 {
 	unsigned releasers = threads < OVERLAY_RELEASERS_MAX ? threads : OVERLAY_RELEASERS_MAX;
-	char name[16];
 	int r = 0;
 
 	assert(threads > 0 && threads <= OVERLAY_THREADS_MAX);
-	for (unsigned i = 0; i < releasers && r == 0; i++) {
-		(void)snprintf(name, sizeof(name), "releaser-%u", i);
-		r = start_thread(overlay, release, name);
-	}
-	for (unsigned i = 0; i < threads && r == 0; i++) {
-		(void)snprintf(name, sizeof(name), "overlay-%u", i);
-		r = start_thread(overlay, serve, name);
-	}
+	for (unsigned i = 0; i < releasers && r == 0; i++)
+		r = start_thread(overlay, release, "releaser");
+	for (unsigned i = 0; i < threads && r == 0; i++)
+		r = start_thread(overlay, serve, "overlay");
 	return r;
 }
 

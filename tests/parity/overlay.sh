@@ -15,13 +15,13 @@ skip()
 
 clean_up()
 {
-	if [[ -n ${SERVER_PID:-} ]]; then
-		exec {SERVER_IN}>&- || true
+	if [[ -n $PID ]]; then
+		exec {SERVER_IN}>&- # at the end of its input it unmounts
 		for _ in {1..50}; do
-			kill -0 "$SERVER_PID" 2>/dev/null || break
+			kill -0 "$PID" 2>/dev/null || break
 			sleep 0.1
 		done
-		! kill -0 "$SERVER_PID" 2>/dev/null || umount -f -l "$DIR/mnt"
+		! kill -0 "$PID" 2>/dev/null || umount -f -l "$DIR/mnt"
 	fi
 	rm -rf --one-file-system "$DIR"
 }
@@ -41,13 +41,14 @@ start()
 	local line
 
 	coproc SERVER { exec "$PROGRAMS/mount_overlay" "$DIR/state" "$DIR/source" "$DIR/mnt"; }
-	SERVER_IN=${SERVER[1]} SERVER_OUT=${SERVER[0]}
+	PID=$SERVER_PID SERVER_IN=${SERVER[1]} SERVER_OUT=${SERVER[0]}
 	read -r -t 20 line <&"$SERVER_OUT"
 	[[ $line == ready ]]
 }
 
 [[ $EUID -eq 0 ]] || skip 'needs root'
 [[ -c /dev/fuse ]] || skip 'no /dev/fuse'
+PID=
 DIR=$(realpath "$(mktemp -d -t parity.XXXXXX)")
 trap clean_up EXIT
 chmod 755 "$DIR"
@@ -62,5 +63,5 @@ diff <(cd "$DIR/mnt" && find . -printf '%P %i %m %n %U:%G %y %s %T@ %l\n' | sort
 ask stats
 [[ $(ask stats) == *' orphans 0' ]]
 [[ $(ask unmount) == ok ]]
-wait "$SERVER_PID"
-SERVER_PID=
+wait "$PID"
+PID=

@@ -55,7 +55,7 @@ static void remove_while_listing(void)
 /* Every entry is where telldir() said it is. */
 static void positions(void)
 {
-	long *at = calloc(MANY + 2, sizeof(*at));
+	long *at = calloc(MANY + 3, sizeof(*at)); /* the end has a position too */
 	char(*names)[256] = calloc(MANY + 2, 256);
 	struct dirent *entry;
 	int count = 0, wrong = 0;

@@ -27,16 +27,16 @@ struct fake_file {
 };
 
 static _Atomic int opened, closed;
-static int fail_write, fail_next; /* errno values */
+static int fail_write; /* errno values */
+static _Atomic int fail_next;
 
 static int fake_open(struct store *store, const struct locator *object, unsigned flags,
 		     struct store_file **ret_file)
 {
 	struct fake_file *file;
-	int error = fail_next;
+	int error = atomic_exchange(&fail_next, 0);
 
 	(void)object;
-	fail_next = 0;
 	if (error)
 		return -error;
 	if (flags & STORE_OPEN_WRITE && fail_write)
