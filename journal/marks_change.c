@@ -35,19 +35,24 @@ void marks_change_add_attr(struct marks_change *change, uint64_t object)
 
 /* ---- changes ------------------------------------------------------------- */
 
-/* Marks a name or scan, and redirties its claim; the batch that covers it. */
-static uint64_t simple_mark(struct marks *m, struct entry *e)
+void marks_simple_put(struct marks *m, struct entry *e)
 {
-	if (e->is_claimed)
-		e->is_redirtied = true;
-	if (e->is_marked && e->batch != BATCH_UNSURE)
-		return e->batch;
-	marks_set_marked(m, e, true);
 	if (e->kind == MARKS_NAME)
 		marks_put(m, JOURNAL_MARK_NAME, e->id, 0, name_of(e), 0);
 	else
 		marks_put(m, JOURNAL_MARK_SCAN, e->id, 0, NULL, e->is_compare);
 	e->batch = m->batch;
+}
+
+/* Marks a name or scan, and redirties its claim; the batch that covers it. */
+static uint64_t simple_mark(struct marks *m, struct entry *e)
+{
+	if (e->is_claimed)
+		e->is_redirtied = true;
+	if (e->is_marked)
+		return e->batch;
+	marks_set_marked(m, e, true);
+	marks_simple_put(m, e);
 	return e->batch;
 }
 
@@ -212,7 +217,8 @@ void marks_put_scan_locked(struct marks *m, uint64_t dir, bool is_compare)
 	is_compare |= !e->is_complete && m->spill[MARKS_SCAN].is_active;
 	if (is_compare && !e->is_compare) {
 		e->is_compare = true;
-		e->batch = BATCH_UNSURE; /* to be put, in any case */
+		if (e->is_marked)
+			marks_simple_put(m, e);
 	}
 	(void)simple_mark(m, e);
 	put_done(m, e);

@@ -112,6 +112,19 @@ static void claim_publish(struct marks *m, struct claim *claim, struct ranges *r
 	task->claim = claim;
 }
 
+uint64_t marks_claim_batch(const struct claim *claim)
+{
+	const struct object_entry *o = claim->object;
+	uint64_t batch = o->e.batch;
+
+	for (uint32_t i = 0; i < claim->count; i++)
+		if (claim->parts[i].group->batch > batch)
+			batch = claim->parts[i].group->batch;
+	if (claim->has_tail && o->tail_batch > batch)
+		batch = o->tail_batch;
+	return batch;
+}
+
 /* Keeps finite changes in flight out of the tail that @claim takes: as dirty groups. */
 static void tail_keep_out(struct marks *m, struct object_entry *o, struct claim *claim)
 {

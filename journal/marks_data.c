@@ -89,6 +89,13 @@ struct group *marks_group_insert(struct object_entry *o, size_t index, uint64_t 
 	return g;
 }
 
+void marks_group_put(struct marks *m, const struct object_entry *o, struct group *g)
+{
+	marks_put(m, JOURNAL_MARK_DATA, o->e.id, g->number, NULL, 0);
+	g->is_own = true;
+	g->batch = m->batch;
+}
+
 void marks_group_set_dirty(struct marks *m, struct group *g, struct bits bits)
 {
 	struct bits fresh = bits_and_not(bits, g->dirty);
@@ -195,28 +202,6 @@ void marks_size_hint(struct marks *m, struct object_entry *o, uint64_t size)
 	m->tail_bytes += tail_bytes(o);
 }
 
-/* Where the tail's record has to begin: it also covers groups that were born from it. */
-static uint64_t tail_lowest(const struct object_entry *o)
-{
-	size_t i;
-
-	if (o->tail_persisted == TAIL_NONE)
-		return o->tail;
-	for (i = marks_group_index(o, o->tail_persisted); i < o->group_count; i++)
-		if (!o->groups[i]->is_own)
-			return o->groups[i]->number < o->tail ? o->groups[i]->number : o->tail;
-	return o->tail;
-}
-
-static void tail_put(struct marks *m, struct object_entry *o)
-{
-	o->tail_persisted = tail_lowest(o);
-	assert(o->tail_persisted != TAIL_NONE);
-	marks_put(m, JOURNAL_MARK_DATA, o->e.id, JOURNAL_TAIL, NULL,
-		  o->tail_persisted * MARKS_GROUP_BYTES);
-	o->tail_batch = m->batch;
-}
-
 /* Whether the journal may have marks of @o that memory does not know. */
 static bool is_partial(const struct marks *m, const struct object_entry *o)
 {
@@ -251,8 +236,12 @@ void marks_tail_lower(struct marks *m, struct object_entry *o, uint64_t tail)
 	}
 	o->group_count = (uint32_t)keep;
 
-	if (tail < o->tail_persisted || o->tail_batch == BATCH_UNSURE)
-		tail_put(m, o);
+	if (tail < o->tail_persisted) {
+		marks_put(m, JOURNAL_MARK_DATA, o->e.id, JOURNAL_TAIL, NULL,
+			  tail * MARKS_GROUP_BYTES);
+		o->tail_persisted = tail;
+		o->tail_batch = m->batch;
+	}
 	after = m->tail_bytes + m->dirty_blocks * MARKS_BLOCK_BYTES;
 	if (after > before)
 		m->dirtied_bytes += after - before;
@@ -295,10 +284,13 @@ static bool group_mark(struct marks *m, struct object_entry *o, uint64_t number,
 
 	if (!g || g->number != number) {
 		/* Past the tail: written during a claim of it, whose record covers this. */
-		g = marks_group_insert(o, i, number,
-				       number >= o->tail ? o->tail_batch : BATCH_UNSURE);
+		bool is_own = number < o->tail;
+
+		g = marks_group_insert(o, i, number, o->tail_batch);
 		if (!g)
 			return false;
+		if (is_own)
+			marks_group_put(m, o, g);
 		if (is_partial(m, o))
 			bits = BITS_ALL;
 	}
@@ -306,11 +298,6 @@ static bool group_mark(struct marks *m, struct object_entry *o, uint64_t number,
 	if (!bits_is_empty(&fresh)) {
 		m->dirtied_bytes += (uint64_t)bits_count(&fresh) * MARKS_BLOCK_BYTES;
 		marks_group_set_dirty(m, g, fresh);
-	}
-	if (g->batch == BATCH_UNSURE) {
-		marks_put(m, JOURNAL_MARK_DATA, o->e.id, number, NULL, 0);
-		g->is_own = true;
-		g->batch = m->batch;
 	}
 	if (o->bulk_end > 0) {
 		g->last = marks_tick(m);
@@ -336,8 +323,6 @@ static uint64_t tail_mark(struct marks *m, struct object_entry *o, uint64_t offs
 			o->e.is_virgin = false; /* its worker may have written */
 		}
 	}
-	if (o->tail_batch == BATCH_UNSURE)
-		tail_put(m, o);
 	return o->tail_batch;
 }
 
@@ -381,7 +366,7 @@ static uint64_t ranges_mark(struct marks *m, struct object_entry *o, uint64_t of
 	}
 	if (o->group_count > m->limits.groups_per_object_max) {
 		marks_groups_limit(m, o);
-		if (o->tail_batch != BATCH_UNSURE && o->tail_batch > batch)
+		if (o->tail_batch > batch)
 			batch = o->tail_batch;
 	}
 	return batch;
@@ -405,8 +390,6 @@ uint64_t marks_data_mark(struct marks *m, struct object_entry *o, uint64_t offse
 		marks_set_marked(m, &o->e, true);
 		o->e.has_own = false;
 		o->e.batch = batch;
-	} else if (o->e.batch == BATCH_UNSURE) {
-		(void)marks_attr_mark(m, o);
 	}
 	return batch > o->e.batch ? batch : o->e.batch;
 }
@@ -417,7 +400,7 @@ uint64_t marks_attr_mark(struct marks *m, struct object_entry *o)
 		o->claim->attr_redirtied = true;
 		o->claim->is_redirtied = true;
 	}
-	if (!o->e.is_marked || o->e.batch == BATCH_UNSURE) {
+	if (!o->e.is_marked) {
 		marks_set_marked(m, &o->e, true);
 		marks_put(m, JOURNAL_MARK_ATTR, o->e.id, 0, NULL, 0);
 		o->e.has_own = true;
@@ -427,6 +410,19 @@ uint64_t marks_attr_mark(struct marks *m, struct object_entry *o)
 }
 
 /* ---- after a claim ------------------------------------------------------- */
+
+/* Where the tail's record has to begin: it also covers groups that were born from it. */
+static uint64_t tail_lowest(const struct object_entry *o)
+{
+	size_t i;
+
+	if (o->tail_persisted == TAIL_NONE)
+		return o->tail;
+	for (i = marks_group_index(o, o->tail_persisted); i < o->group_count; i++)
+		if (!o->groups[i]->is_own)
+			return o->groups[i]->number < o->tail ? o->groups[i]->number : o->tail;
+	return o->tail;
+}
 
 /* Moves the tail's record up to what only it covers. */
 static void tail_record_settle(struct marks *m, struct object_entry *o)
@@ -454,9 +450,6 @@ void marks_data_settle(struct marks *m, struct object_entry *o, size_t from, siz
 	size_t keep = from;
 
 	assert(to <= o->group_count);
-	/* What has a record must not be absorbed by a tail that may have none. */
-	if (to > from && o->groups[to - 1]->number >= o->tail && o->tail_batch == BATCH_UNSURE)
-		tail_put(m, o);
 	for (size_t i = from; i < to; i++) {
 		struct group *g = o->groups[i];
 
@@ -466,11 +459,12 @@ void marks_data_settle(struct marks *m, struct object_entry *o, size_t from, siz
 		}
 		o->groups[keep++] = g;
 		if (!g->part && !g->is_own) {
-			/* So that it does not hold the tail's record back. */
-			marks_put(m, JOURNAL_MARK_DATA, o->e.id, g->number, NULL, 0);
-			g->is_own = true;
-			if (g->batch == BATCH_UNSURE)
-				g->batch = m->batch;
+			/* So that it does not hold the tail's record back. It has been
+			 * covered all the time. */
+			uint64_t batch = g->batch;
+
+			marks_group_put(m, o, g);
+			g->batch = batch;
 		}
 	}
 	if (keep < to)
@@ -489,12 +483,10 @@ void marks_attr_settle(struct marks *m, struct object_entry *o)
 {
 	bool is_implied = o->group_count > 0 || o->tail_persisted != TAIL_NONE;
 
-	if (!o->e.is_marked || (o->e.batch != BATCH_UNSURE && (o->e.has_own || is_implied)))
+	if (!o->e.is_marked || o->e.has_own || is_implied)
 		return;
 	marks_put(m, JOURNAL_MARK_ATTR, o->e.id, 0, NULL, 0);
 	o->e.has_own = true;
-	if (o->e.batch == BATCH_UNSURE)
-		o->e.batch = m->batch;
 }
 
 void marks_data_drop(struct marks *m, struct object_entry *o, bool is_recorded)

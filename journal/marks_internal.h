@@ -41,9 +41,13 @@
  * made while others are spilled may have more records than memory knows (is_complete is
  * false): then a new group is dirty as a whole, and a tail begins at 0, because our put
  * or delete would otherwise take back what the record covered. Marks are read back from
- * a snapshot, so the record may be gone by then: they carry BATCH_UNSURE, and the next
- * change puts them again. Names of a spilled directory are not counted in it: its attr
- * may be worked off too early, but every operation in it marks it again.
+ * a snapshot; their records may be gone by then, so they are put again. Names of a
+ * spilled directory are not counted in it: its attr may be worked off too early, but
+ * every operation in it marks it again.
+ *
+ * Nobody works on a mark that is not in the journal yet: marks_next() flushes the batch
+ * of what it gives out. Else a crash in the middle of the work, which spoils times and
+ * sizes of the passive side, could leave it spoiled and unmarked.
  */
 
 #include <pthread.h>
@@ -62,7 +66,6 @@ enum {
 	SPILL_RETRY_MS = 100,
 };
 
-#define BATCH_UNSURE UINT64_MAX
 #define TAIL_NONE UINT64_MAX
 #define TICK_NEVER UINT32_MAX
 
@@ -371,6 +374,8 @@ size_t marks_group_index(const struct object_entry *o, uint64_t number); /* lowe
 /* Makes it, clean, covered since @batch; NULL: no memory. */
 struct group *marks_group_insert(struct object_entry *o, size_t index, uint64_t number,
 				 uint64_t batch);
+/* Gives it a record of its own. */
+void marks_group_put(struct marks *m, const struct object_entry *o, struct group *g);
 void marks_group_set_dirty(struct marks *m, struct group *g, struct bits bits);
 /* Moves the tail (never below a claim's own rules) and its count of bytes. */
 void marks_tail_set(struct marks *m, struct object_entry *o, uint64_t tail);
@@ -381,7 +386,7 @@ void marks_groups_limit(struct marks *m, struct object_entry *o);
 void marks_size_hint(struct marks *m, struct object_entry *o, uint64_t size);
 /* After a claim's end: records of groups [@from, @to) by index, and of the tail. */
 void marks_data_settle(struct marks *m, struct object_entry *o, size_t from, size_t to);
-/* Puts attr where no data record that is sure implies it any more. */
+/* Puts attr where no data record implies it any more. */
 void marks_attr_settle(struct marks *m, struct object_entry *o);
 /* Forgets all data; @is_recorded: the records stay. */
 void marks_data_drop(struct marks *m, struct object_entry *o, bool is_recorded);
@@ -390,6 +395,8 @@ bool marks_object_is_claimable(const struct marks *m, const struct object_entry 
 
 /* ---- marks_claim.c ------------------------------------------------------- */
 
+/* The batch since which all that @claim took is covered. */
+uint64_t marks_claim_batch(const struct claim *claim);
 /* 1 with @task filled, 0: nothing to claim now, -ENOMEM. */
 int marks_claim_object(struct marks *m, struct object_entry *o, struct marks_task *task);
 /* *@ret_due: the tick at which a cooling group could be claimed. */
@@ -403,6 +410,11 @@ enum claim_end {
 
 /* Ends and frees @claim; whether all was cleared. The object stays to be settled. */
 bool marks_claim_end(struct marks *m, struct claim *claim, enum claim_end how, uint64_t source_end);
+
+/* ---- marks_change.c ------------------------------------------------------ */
+
+/* Puts the record of a name or scan. */
+void marks_simple_put(struct marks *m, struct entry *e);
 
 /* ---- marks_spill.c ------------------------------------------------------- */
 

@@ -58,80 +58,93 @@ bool marks_spill_out(struct marks *m, struct entry *e)
 
 /* ---- back into memory ---------------------------------------------------- */
 
-/* A data mark implies attr; if that mark is not sure, attr gets a record of its own. */
+/*
+ * What is read back is put again: since the snapshot it may have been cleared. Not so at
+ * the start (@is_sure), when there is nobody who could. What memory knows stays as it is:
+ * all that came since the spill is newer than the record.
+ */
+
 static void insert_implied_attr(struct marks *m, struct object_entry *o, uint64_t batch)
 {
-	if (!o->e.is_marked) {
-		marks_set_marked(m, &o->e, true);
-		o->e.has_own = false;
-		o->e.batch = batch;
-	} else if (!o->e.has_own && batch == BATCH_UNSURE) {
-		marks_put(m, JOURNAL_MARK_ATTR, o->e.id, 0, NULL, 0);
-		o->e.has_own = true;
-		if (o->e.batch == BATCH_UNSURE)
-			o->e.batch = m->batch;
-	}
+	if (o->e.is_marked)
+		return;
+	marks_set_marked(m, &o->e, true);
+	o->e.has_own = false;
+	o->e.batch = batch;
 }
 
-static int insert_group(struct marks *m, struct object_entry *o, uint64_t number, uint64_t batch)
+static int insert_group(struct marks *m, struct object_entry *o, uint64_t number, bool is_sure)
 {
 	size_t i = marks_group_index(o, number);
 	struct group *g = i < o->group_count ? o->groups[i] : NULL;
-	bool is_known = g && g->number == number;
 
-	if (number >= o->tail && !is_known) {
-		if (o->tail_batch != BATCH_UNSURE)
-			marks_delete(m, JOURNAL_MARK_DATA, o->e.id, number, NULL);
+	if (g && g->number == number) {
+		if (!g->is_own)
+			marks_group_put(m, o, g); /* so that it is deleted with the group */
 		return 0;
 	}
-	if (is_known) {
-		if (!g->is_own) {
-			marks_put(m, JOURNAL_MARK_DATA, o->e.id, number, NULL, 0);
-			g->is_own = true;
-			if (g->batch == BATCH_UNSURE)
-				g->batch = m->batch;
-		}
+	if (number >= o->tail) {
+		marks_delete(m, JOURNAL_MARK_DATA, o->e.id, number, NULL);
 		return 0;
 	}
-	g = marks_group_insert(o, i, number, batch);
+	g = marks_group_insert(o, i, number, 0);
 	if (!g)
 		return -ENOMEM;
 	g->is_own = true;
+	if (!is_sure)
+		marks_group_put(m, o, g);
 	marks_group_set_dirty(m, g, BITS_ALL);
-	insert_implied_attr(m, o, batch);
+	insert_implied_attr(m, o, g->batch);
 	marks_groups_limit(m, o);
 	return 0;
 }
 
-static void insert_tail(struct marks *m, struct object_entry *o, uint64_t offset, uint64_t batch)
+/* Whether the record could have got another value since the snapshot: it was changed in
+ * memory, and spilled again. Our put must not take that back. */
+static bool is_outdated(const struct marks *m, enum marks_kind kind)
 {
-	/* If we have put or know its record since, that is the newer one. */
+	return m->spill[kind].generation != m->spill[kind].pass_generation;
+}
+
+static void insert_tail(struct marks *m, struct object_entry *o, uint64_t offset, bool is_sure)
+{
 	if (o->tail != TAIL_NONE || o->tail_persisted != TAIL_NONE)
 		return;
+	if (!is_sure && is_outdated(m, MARKS_OBJECT))
+		offset = 0;
 	marks_tail_set(m, o, offset / MARKS_GROUP_BYTES);
 	o->tail_persisted = o->tail;
-	o->tail_batch = batch;
-	insert_implied_attr(m, o, batch);
+	if (!is_sure) {
+		marks_put(m, JOURNAL_MARK_DATA, o->e.id, JOURNAL_TAIL, NULL,
+			  o->tail * MARKS_GROUP_BYTES);
+		o->tail_batch = m->batch;
+	}
+	insert_implied_attr(m, o, o->tail_batch);
 	marks_data_settle(m, o, marks_group_index(o, o->tail), o->group_count);
 }
 
-static void insert_attr(struct marks *m, struct object_entry *o, uint64_t batch)
+static void insert_attr(struct marks *m, struct object_entry *o, bool is_sure)
 {
-	if (!o->e.is_marked) {
-		marks_set_marked(m, &o->e, true);
-		o->e.has_own = true;
-		o->e.batch = batch;
-	} else if (!o->e.has_own) {
-		/* Ours, so that it is deleted with the rest; surely there, if we say so. */
-		if (batch == BATCH_UNSURE)
-			marks_put(m, JOURNAL_MARK_ATTR, o->e.id, 0, NULL, 0);
-		o->e.has_own = true;
-		if (o->e.batch == BATCH_UNSURE)
-			o->e.batch = m->batch;
-	}
+	if (o->e.is_marked && o->e.has_own)
+		return;
+	if (!is_sure)
+		marks_put(m, JOURNAL_MARK_ATTR, o->e.id, 0, NULL, 0);
+	o->e.has_own = true;
+	if (!o->e.is_marked)
+		o->e.batch = is_sure ? 0 : m->batch;
+	marks_set_marked(m, &o->e, true);
 }
 
-static int insert(struct marks *m, const struct journal_mark *mark, uint64_t batch)
+static void insert_simple(struct marks *m, struct entry *e, uint64_t value, bool is_sure)
+{
+	marks_set_marked(m, e, true);
+	if (e->kind == MARKS_SCAN)
+		e->is_compare = value != 0 || (!is_sure && is_outdated(m, MARKS_SCAN));
+	if (!is_sure)
+		marks_simple_put(m, e);
+}
+
+static int insert(struct marks *m, const struct journal_mark *mark, bool is_sure)
 {
 	enum marks_kind kind = mark->kind == JOURNAL_MARK_NAME	 ? MARKS_NAME
 			       : mark->kind == JOURNAL_MARK_SCAN ? MARKS_SCAN
@@ -149,17 +162,14 @@ static int insert(struct marks *m, const struct journal_mark *mark, uint64_t bat
 		if (m->spill[kind].count > 0)
 			m->spill[kind].count--;
 	}
-	if (kind != MARKS_OBJECT) {
-		marks_set_marked(m, e, true);
-		e->batch = batch;
-		e->is_compare = kind == MARKS_SCAN && mark->value != 0;
-	} else if (mark->kind == JOURNAL_MARK_ATTR) {
-		insert_attr(m, object_of(e), batch);
-	} else if (mark->number == JOURNAL_TAIL) {
-		insert_tail(m, object_of(e), mark->value, batch);
-	} else {
-		r = insert_group(m, object_of(e), mark->number, batch);
-	}
+	if (kind != MARKS_OBJECT)
+		insert_simple(m, e, mark->value, is_sure);
+	else if (mark->kind == JOURNAL_MARK_ATTR)
+		insert_attr(m, object_of(e), is_sure);
+	else if (mark->number == JOURNAL_TAIL)
+		insert_tail(m, object_of(e), mark->value, is_sure);
+	else
+		r = insert_group(m, object_of(e), mark->number, is_sure);
 	marks_settle(m, e);
 	return r;
 }
@@ -266,7 +276,7 @@ static void piece(struct marks *m, enum marks_kind kind, size_t room)
 	s->is_reading = false;
 
 	for (int i = 0; i < n; i++)
-		if (insert(m, &marks[i], BATCH_UNSURE) < 0)
+		if (insert(m, &marks[i], /* is_sure= */ false) < 0)
 			s->generation++; /* not this time: another pass */
 	if (n < 0) {
 		(void)log_warning_errno(n, "cannot read marks back, retrying");
@@ -361,7 +371,7 @@ static int load(struct marks *m, enum marks_kind kind)
 			s->is_active = false;
 			break;
 		}
-		r = insert(m, &mark, 0);
+		r = insert(m, &mark, /* is_sure= */ true);
 		if (r < 0)
 			return r;
 	}

@@ -97,7 +97,8 @@ static int take(struct marks *m, unsigned kinds, struct marks_task *task, uint32
 int marks_next(struct marks *m, unsigned kinds, uint64_t deadline_ms, struct marks_task *ret_task)
 {
 	struct marks_task task;
-	uint64_t wakes;
+	uint64_t wakes, seq = 0;
+	bool is_flushed = true;
 	int r;
 
 	assert(kinds != 0 && kinds < 1u << MARKS_KIND_MAX);
@@ -123,8 +124,40 @@ int marks_next(struct marks *m, unsigned kinds, uint64_t deadline_ms, struct mar
 	}
 	marks_wake_others(m);
 	marks_submit(m);
+	if (r > 0)
+		is_flushed =
+			marks_batch_is_flushed(m,
+					       task.claim
+						       ? marks_claim_batch(task.claim)
+						       : ((const struct entry *)task.entry)->batch,
+					       &seq);
 	pthread_mutex_unlock(&m->lock);
+
+	if (!is_flushed) {
+		int error = journal_flush(m->journal, seq);
+
+		if (error < 0)
+			marks_lose(m, error, "cannot write to the journal");
+	}
 	return r;
+}
+
+int marks_take_object_locked(struct marks *m, uint64_t object, struct marks_task *ret_task)
+{
+	struct entry *e = marks_find(m, MARKS_OBJECT, object, NULL);
+	int r;
+
+	assert(m->is_composing);
+	if (!e || e->queue != QUEUE_READY || e->queue_kind != MARKS_OBJECT)
+		return 0;
+	marks_queue_remove(m, e);
+	r = marks_claim_object(m, object_of(e), ret_task);
+	if (r < 0)
+		marks_make_ready(m, e, MARKS_OBJECT);
+	if (r <= 0)
+		return 0;
+	ret_task->changes_before = m->target_changes;
+	return 1;
 }
 
 /* ---- back ---------------------------------------------------------------- */
