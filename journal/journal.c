@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "journal/journal_internal.h"
@@ -31,7 +32,11 @@
  * anything, and the next opening makes it again.
  */
 
-enum { IDENTITY_BYTES_MAX = 4096 };
+enum {
+	IDENTITY_BYTES_MAX = 4096,
+	/* Less free than this, and RocksDB is not even asked: see INFO_LOG_LEVEL_FATAL. */
+	FREE_BYTES_MIN = 4 << 20,
+};
 
 #define REMEDY "move '%s/" STATE_DIR_DATABASE "' away to begin a new one and compare everything"
 
@@ -188,6 +193,18 @@ static int check_watermark(struct journal *journal)
 	return -EBADMSG;
 }
 
+static int check_space(struct journal *journal)
+{
+	struct statvfs st;
+
+	if (fstatvfs(state_dir_fd(journal->dir), &st) < 0)
+		return log_error_errno(errno, "cannot examine '%s'", state_dir_path(journal->dir));
+	if ((uint64_t)st.f_bavail * st.f_frsize >= FREE_BYTES_MIN)
+		return 0;
+	return log_error_errno(ENOSPC, "cannot open the journal in '%s', make room there",
+			       state_dir_path(journal->dir));
+}
+
 static int open_database(struct journal *journal)
 {
 	enum rocks_recovery recovery = ROCKS_RECOVER_PROCESS;
@@ -226,6 +243,9 @@ static int open_all(struct journal *journal, const char *state_dir,
 	if (r < 0)
 		return r;
 	r = watermark_open(state_dir_fd(journal->dir), STATE_DIR_WATERMARK, &journal->watermark);
+	if (r < 0)
+		return r;
+	r = check_space(journal);
 	if (r < 0)
 		return r;
 	r = open_database(journal);

@@ -39,7 +39,10 @@ enum {
 	MANIFEST_PREALLOCATED_BYTES = 64 << 10,
 	INFO_LOG_BYTES_MAX = 256 << 10,
 	INFO_LOGS_MAX = 3,
-	INFO_LOG_LEVEL_WARN = 2,
+	/* Debian's RocksDB has its assertions on, and one of them fails when anything is
+	 * logged after a write to the info log failed: a full disk must not kill us. So at
+	 * run time nothing is logged there, errors reach our log anyway. */
+	INFO_LOG_LEVEL_FATAL = 4,
 	TABLE_FORMAT = 5,
 	INDEX_TWO_LEVELS = rocksdb_block_based_table_index_type_two_level_index_search,
 };
@@ -165,7 +168,7 @@ static void set_database_options(rocksdb_options_t *options, rocksdb_env_t *env,
 	rocksdb_options_set_max_file_opening_threads(options, 1);
 	rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
 	rocksdb_options_set_manifest_preallocation_size(options, MANIFEST_PREALLOCATED_BYTES);
-	rocksdb_options_set_info_log_level(options, INFO_LOG_LEVEL_WARN);
+	rocksdb_options_set_info_log_level(options, INFO_LOG_LEVEL_FATAL);
 	rocksdb_options_set_max_log_file_size(options, INFO_LOG_BYTES_MAX);
 	rocksdb_options_set_keep_log_file_num(options, INFO_LOGS_MAX);
 	rocksdb_options_set_stats_dump_period_sec(options, 0);

@@ -16,7 +16,7 @@
 
 #define WATERMARK_MAGIC "FERRYWM"
 
-enum { WATERMARK_VERSION = 1, BOOT_ID_BYTES = 36 };
+enum { WATERMARK_VERSION = 1, BOOT_ID_BYTES = 36, BOOT_ID_UNKNOWN = '-' };
 
 /* On disk; numbers are big-endian. One write of less than a sector. */
 struct watermark_file {
@@ -44,11 +44,12 @@ static void read_boot_id(char ret_boot_id[static BOOT_ID_BYTES])
 {
 	_cleanup_close_ int fd = -1;
 
-	/* Where there is none, every start counts as one of the same boot: the strict way. */
-	memset(ret_boot_id, '-', BOOT_ID_BYTES);
 	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, ret_boot_id, BOOT_ID_BYTES) != BOOT_ID_BYTES)
-		log_warning("cannot read the boot id, ignoring");
+	if (fd >= 0 && read(fd, ret_boot_id, BOOT_ID_BYTES) == BOOT_ID_BYTES)
+		return;
+	/* Then every start counts as one of the same boot: the strict way. */
+	memset(ret_boot_id, BOOT_ID_UNKNOWN, BOOT_ID_BYTES);
+	log_warning("cannot read the boot id, ignoring");
 }
 
 static uint64_t checksum(const struct watermark_file *file)
@@ -92,7 +93,9 @@ static int read_file(struct watermark *watermark)
 		log_warning("the journal's watermark is damaged, ignoring");
 		return 0;
 	}
-	watermark->is_same_boot = memcmp(file.boot_id, watermark->boot_id, BOOT_ID_BYTES) == 0;
+	watermark->is_same_boot = memcmp(file.boot_id, watermark->boot_id, BOOT_ID_BYTES) == 0 ||
+				  file.boot_id[0] == BOOT_ID_UNKNOWN ||
+				  watermark->boot_id[0] == BOOT_ID_UNKNOWN;
 	watermark->flushed = be64toh(file.flushed);
 	watermark->synced = be64toh(file.synced);
 	return 0;
