@@ -233,12 +233,11 @@ static uint64_t id_take(struct journal *journal)
 /* Makes a new object if the bucket of its locator still has @version: 1, or 0 when it
  * has not. */
 static int intern_new(struct journal *journal, uint32_t version, enum side side,
-		      const struct locator *locator, mode_t type, uint64_t ino, uint64_t *ret_id)
+		      const struct locator *locator, mode_t type, uint64_t ino,
+		      struct object *ret_object, uint64_t *ret_seq)
 {
 	struct locator_bucket *bucket = bucket_of(journal, side, locator);
 	struct object object = { .type = type & S_IFMT, .ino = ino };
-	uint64_t seq;
-	int r;
 
 	journal_compose(journal);
 	if (bucket->version != version) {
@@ -254,17 +253,14 @@ static int intern_new(struct journal *journal, uint32_t version, enum side side,
 		object.ino = JOURNAL_INO_BASE + object.id;
 	object.locator[side] = *locator;
 	journal_put_object(journal, &object, NULL);
-	seq = journal_submit(journal);
-
-	r = wait_readable(journal, seq);
-	if (r < 0)
-		return r;
-	*ret_id = object.id;
+	*ret_seq = journal_submit(journal);
+	*ret_object = object;
 	return 1;
 }
 
-int journal_object_intern(struct journal *journal, enum side side, const struct locator *locator,
-			  mode_t type, uint64_t ino, uint64_t *ret_id)
+/* 1: *@ret_object is a new one, put by submission *@ret_seq; 0: @ret_object->id is known. */
+static int intern(struct journal *journal, enum side side, const struct locator *locator,
+		  mode_t type, uint64_t ino, struct object *ret_object, uint64_t *ret_seq)
 {
 	struct locator_bucket *bucket = bucket_of(journal, side, locator);
 
@@ -273,13 +269,48 @@ int journal_object_intern(struct journal *journal, enum side side, const struct 
 		uint32_t version = bucket->version;
 		int r;
 
-		r = journal_object_find(journal, side, locator, ret_id);
+		r = journal_object_find(journal, side, locator, &ret_object->id);
 		if (r != JOURNAL_E_NONE)
 			return r;
-		r = intern_new(journal, version, side, locator, type, ino, ret_id);
+		r = intern_new(journal, version, side, locator, type, ino, ret_object, ret_seq);
 		if (r != 0)
-			return r < 0 ? r : 0;
+			return r;
 	}
+}
+
+int journal_object_intern(struct journal *journal, enum side side, const struct locator *locator,
+			  mode_t type, uint64_t ino, uint64_t *ret_id)
+{
+	struct object object;
+	uint64_t seq;
+	int r;
+
+	r = intern(journal, side, locator, type, ino, &object, &seq);
+	if (r > 0)
+		r = wait_readable(journal, seq);
+	if (r == 0)
+		*ret_id = object.id;
+	return r;
+}
+
+int journal_object_intern_early(struct journal *journal, enum side side, const struct locator *locator,
+				mode_t type, uint64_t ino, struct object *ret_object, bool *ret_is_new)
+{
+	struct object object;
+	uint64_t seq;
+	int r;
+
+	r = intern(journal, side, locator, type, ino, &object, &seq);
+	if (r < 0)
+		return r;
+	*ret_is_new = r > 0;
+	if (r == 0) {
+		r = journal_object_get(journal, object.id, &object);
+		if (r != 0)
+			return r;
+	}
+	*ret_object = object;
+	return 0;
 }
 
 int journal_set_root(struct journal *journal, enum side side, const struct locator *locator,

@@ -144,6 +144,10 @@ struct marks_task {
  * target changes is another, and nothing else is ready. */
 int marks_next(struct marks *marks, unsigned kinds, uint64_t deadline_ms, struct marks_task *ret_task) MUST_CHECK;
 
+/* Between marks_lock() and marks_unlock(): claims OBJECT of @object if it is ready: 1, else 0.
+ * For the worker that has just put its mark and knows all about it. */
+int marks_take_object_locked(struct marks *marks, uint64_t object, struct marks_task *ret_task) MUST_CHECK;
+
 /* Wakes all that wait in marks_next(), which returns 0 then. */
 void marks_wake(struct marks *marks);
 

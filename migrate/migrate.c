@@ -173,7 +173,7 @@ static void work(struct worker *worker, struct marks_task *task)
 
 	switch (task->kind) {
 	case MARKS_NAME:
-		reconcile_name(worker, task);
+		batch_work(worker, task);
 		break;
 	case MARKS_OBJECT:
 		object_work(worker, task);
@@ -357,9 +357,11 @@ static int make_workers(struct migrate *m)
 			worker->scan = scan_new();
 			if (!worker->scan)
 				return -ENOMEM;
-		} else if (posix_memalign((void **)&worker->buffer, 4096, MIGRATE_COPY_BYTES)) {
-			return -ENOMEM;
+			continue;
 		}
+		worker->batch = batch_new();
+		if (!worker->batch || posix_memalign((void **)&worker->buffer, 4096, MIGRATE_COPY_BYTES))
+			return -ENOMEM;
 	}
 	return 0;
 }
@@ -426,6 +428,7 @@ struct migrate *migrate_close(struct migrate *m)
 	for (unsigned i = 0; m->workers && i <= m->worker_count; i++) {
 		free(m->workers[i].buffer);
 		free(m->workers[i].scan);
+		free(m->workers[i].batch);
 	}
 	free(m->workers);
 	commit_done(&m->commit);

@@ -23,8 +23,8 @@
 #include "migrate/migrate.h"
 
 enum {
-	MIGRATE_WORKERS_MAX = 256,
-	MIGRATE_INTENTS_PER_WORKER = 2,
+	MIGRATE_WORKERS_MAX = 64,
+	MIGRATE_BATCH_MAX = 16, /* names that one worker creates together; each has an intent's number */
 	MIGRATE_OBJECT_BYTES_MAX = 4 << 20, /* more is given out as data tasks first */
 	MIGRATE_COPY_BYTES = 1 << 20,	    /* one read and write */
 	MIGRATE_XATTR_BYTES_MAX = 64 << 10, /* of one value, and of a list: the kernel's own limit */
@@ -45,8 +45,8 @@ enum {
 struct placelock {
 	pthread_mutex_t lock;
 	pthread_cond_t freed;
-	uint64_t ids[2 * MIGRATE_WORKERS_MAX]; /* guarded by lock */
-	unsigned count;			       /* guarded by lock */
+	uint64_t ids[MIGRATE_BATCH_MAX * MIGRATE_WORKERS_MAX]; /* guarded by lock */
+	unsigned count;					       /* guarded by lock */
 };
 
 void placelock_init(struct placelock *placelock);
@@ -79,6 +79,7 @@ struct worker {
 	pthread_t thread;
 	uint8_t *buffer;   /* MIGRATE_COPY_BYTES; NULL for the scanner */
 	struct scan *scan; /* the scanner's */
+	struct batch *batch; /* NULL for the scanner */
 	struct object dir; /* the last directory looked at; id 0: none */
 };
 
@@ -150,12 +151,31 @@ int look_limbo(struct migrate *migrate, struct locator *ret_locator) MUST_CHECK;
 /* Announces, does, records @intent. @attr: of a CREATE, the source's attributes. Returns 0,
  * a failure of the target with the intent taken back, or MIGRATE_E_STOPPING. */
 int step_run(struct worker *worker, struct intent *intent, const struct look *look) MUST_CHECK;
+/* Of an operation whose outcome is unknown: waits until it can no longer land, then sees
+ * whether it did. 0: it is done and recorded; MIGRATE_E_AGAIN: it is not. */
+int step_resolve(struct migrate *migrate, const struct intent *intent, const struct object *object) MUST_CHECK;
+/* The parts of a CREATE, for batch.c. */
+int step_perform_create(struct migrate *migrate, const struct intent *intent, const struct look *look,
+			const struct locator *dir, struct locator *ret_created) MUST_CHECK;
+void step_record_create_locked(struct migrate *migrate, const struct intent *intent,
+			       const struct object *object, const struct locator *created,
+			       const struct store_attr *attr);
+void step_touched_dir_locked(struct migrate *migrate, uint64_t dir);
 /* A start: finds out whether @intent was done, and records it if so. */
 int step_settle(struct migrate *migrate, const struct intent *intent) MUST_CHECK;
 
 /* ---- reconcile.c, object.c, scan.c ------------------------------------------ */
 
 void reconcile_name(struct worker *worker, struct marks_task *task);
+/* Ends the claim of a name by the outcome @r. */
+void reconcile_end(struct worker *worker, struct marks_task *task, int r);
+/* Works off @first, and other names that are ready with it. */
+void batch_work(struct worker *worker, struct marks_task *first);
+struct batch *batch_new(void); /* ended by free() */
+/* The work on an object that this worker has just created on the target: @object with
+ * both locators, @attr as it was created after. */
+void object_work_new(struct worker *worker, struct marks_task *task, const struct object *object,
+		     const struct store_attr *attr);
 void object_work(struct worker *worker, struct marks_task *task);
 void object_work_data(struct worker *worker, struct marks_task *task);
 void scan_work(struct worker *worker, struct marks_task *task);

@@ -94,6 +94,27 @@ static int read_records(struct object_work *w)
 	}
 }
 
+/* Opens and looks at the source. */
+static int begin_source(struct object_work *w)
+{
+	struct migrate *m = w->m;
+	int r;
+
+	w->is_fresh = w->task->kind == MARKS_OBJECT && w->task->virgin_from == 0 && w->synced.mode == 0;
+	if (S_ISREG(w->object.type)) {
+		r = store_open(m->source, &w->object.locator[m->from],
+			       STORE_OPEN_READ | STORE_OPEN_NOATIME | STORE_OPEN_REGULAR, &w->source_file);
+		if (r == 0)
+			r = store_file_getattr(w->source_file, &w->source);
+	} else {
+		r = store_getattr(m->source, &w->object.locator[m->from], &w->source);
+	}
+	/* Its names say what becomes of it. */
+	if (is_gone(r) || (r == 0 && w->source.nlink == 0 && !orphans_has(m->config.orphans, w->object.id)))
+		return MIGRATE_E_REST;
+	return r;
+}
+
 /* Reads what is known. 1: the task is ended already; 0: go on. */
 static int begin(struct object_work *w)
 {
@@ -109,20 +130,7 @@ static int begin(struct object_work *w)
 	}
 	if (locator_is_null(&w->object.locator[m->to]))
 		return handle_unpaired(w);
-	w->is_fresh = w->task->kind == MARKS_OBJECT && w->task->virgin_from == 0 && w->synced.mode == 0;
-
-	if (S_ISREG(w->object.type)) {
-		r = store_open(m->source, &w->object.locator[m->from],
-			       STORE_OPEN_READ | STORE_OPEN_NOATIME | STORE_OPEN_REGULAR, &w->source_file);
-		if (r == 0)
-			r = store_file_getattr(w->source_file, &w->source);
-	} else {
-		r = store_getattr(m->source, &w->object.locator[m->from], &w->source);
-	}
-	/* Its names say what becomes of it. */
-	if (is_gone(r) || (r == 0 && w->source.nlink == 0 && !orphans_has(m->config.orphans, w->object.id)))
-		return MIGRATE_E_REST;
-	return r;
+	return begin_source(w);
 }
 
 static void done(struct object_work *w)
@@ -320,6 +328,16 @@ static int make_equal(struct object_work *w)
 	return 1;
 }
 
+static void end_object(struct object_work *w, uint64_t id, int r)
+{
+	done(w);
+	if (r == 1)
+		return;
+	if (r < 0)
+		migrate_report(w->m, r, "make the object equal", id, NULL);
+	migrate_keep(w->m, w->task, r);
+}
+
 void object_work(struct worker *worker, struct marks_task *task)
 {
 	struct object_work w = { .worker = worker, .m = worker->migrate, .task = task };
@@ -330,12 +348,26 @@ void object_work(struct worker *worker, struct marks_task *task)
 	r = begin(&w);
 	if (r == 0)
 		r = make_equal(&w);
-	done(&w);
-	if (r == 1)
-		return;
-	if (r < 0)
-		migrate_report(w.m, r, "make the object equal", id, NULL);
-	migrate_keep(w.m, task, r);
+	end_object(&w, id, r);
+}
+
+void object_work_new(struct worker *worker, struct marks_task *task, const struct object *object,
+		     const struct store_attr *attr)
+{
+	struct object_work w = {
+		.worker = worker,
+		.m = worker->migrate,
+		.task = task,
+		.object = *object,
+		.synced = { .mode = 0, .uid = attr->uid, .gid = attr->gid },
+	};
+	int r;
+
+	assert(task->kind == MARKS_OBJECT && task->object == object->id);
+	r = begin_source(&w);
+	if (r == 0)
+		r = make_equal(&w);
+	end_object(&w, object->id, r);
 }
 
 void object_work_data(struct worker *worker, struct marks_task *task)

@@ -295,30 +295,18 @@ static bool is_parent_trouble(int r)
 	return r == -ENOENT || r == -ESTALE || r == -EINVAL || r == -ENOTEMPTY || r == -ENOTDIR || r == -EBUSY;
 }
 
-void reconcile_name(struct worker *worker, struct marks_task *task)
+void reconcile_end(struct worker *worker, struct marks_task *task, int r)
 {
-	struct name_work w = { .worker = worker, .m = worker->migrate, .attempts = task->attempts };
-	bool is_locked = false;
-	int r;
-
-	assert(task->kind == MARKS_NAME);
-	place_set(&w.place, task->object, task->name);
-	r = lock_both(&w);
-	if (r == 0) {
-		is_locked = true;
-		r = make_equal(&w);
-	}
-	if (is_locked)
-		placelock_unlock(&w.m->placelock, w.x.id, w.y);
+	struct migrate *m = worker->migrate;
 
 	if (r == 0) {
-		migrate_succeeded(w.m);
-		commit_add(w.m, task, 0, NULL);
+		migrate_succeeded(m);
+		commit_add(m, task, 0, NULL);
 		return;
 	}
 	if (r == MIGRATE_E_FOREIGN) {
 		if (task->attempts == 0)
-			w.m->extra_names++;
+			m->extra_names++;
 		r = -EEXIST;
 	}
 	if (is_parent_trouble(r)) {
@@ -328,6 +316,21 @@ void reconcile_name(struct worker *worker, struct marks_task *task)
 			r = MIGRATE_E_REST;
 	}
 	if (r < 0)
-		migrate_report(w.m, r, "make the name equal", task->object, task->name);
-	migrate_keep(w.m, task, r);
+		migrate_report(m, r, "make the name equal", task->object, task->name);
+	migrate_keep(m, task, r);
+}
+
+void reconcile_name(struct worker *worker, struct marks_task *task)
+{
+	struct name_work w = { .worker = worker, .m = worker->migrate, .attempts = task->attempts };
+	int r;
+
+	assert(task->kind == MARKS_NAME);
+	place_set(&w.place, task->object, task->name);
+	r = lock_both(&w);
+	if (r == 0) {
+		r = make_equal(&w);
+		placelock_unlock(&w.m->placelock, w.x.id, w.y);
+	}
+	reconcile_end(worker, task, r);
 }

@@ -38,18 +38,18 @@ static int target_dir(struct migrate *m, uint64_t dir, struct locator *ret_locat
 
 /* ---- record ------------------------------------------------------------------ */
 
-static void touched_dir_locked(struct migrate *m, uint64_t dir)
+void step_touched_dir_locked(struct migrate *m, uint64_t dir)
 {
 	if (!is_limbo(dir))
 		marks_put_attr_locked(m->config.marks, dir);
 }
 
-static void record_create_locked(struct migrate *m, const struct intent *intent, const struct object *object,
-				 const struct locator *created, const struct store_attr *attr)
+void step_record_create_locked(struct migrate *m, const struct intent *intent, const struct object *object,
+			       const struct locator *created, const struct store_attr *attr)
 {
 	struct marks *marks = m->config.marks;
 	struct object paired = *object;
-	/* Mode 0: created only. The owner is what perform_create() gave it. */
+	/* Mode 0: created only. The owner is what step_perform_create() gave it. */
 	struct synced synced = { .mode = 0 };
 
 	if (attr) {
@@ -76,7 +76,7 @@ static void record_rename_locked(struct migrate *m, const struct intent *intent)
 {
 	journal_delete_shadow(m->config.journal, intent->from.dir, intent->from.name, intent->object);
 	journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
-	touched_dir_locked(m, intent->from.dir);
+	step_touched_dir_locked(m, intent->from.dir);
 	marks_put_attr_locked(m->config.marks, intent->object);
 	/* What is in limbo has to get out of it again. */
 	if (is_limbo(intent->place.dir))
@@ -114,7 +114,7 @@ static int record(struct migrate *m, const struct intent *intent, const struct o
 	marks_lock(m->config.marks);
 	switch (intent->op) {
 	case INTENT_CREATE:
-		record_create_locked(m, intent, object, created, attr);
+		step_record_create_locked(m, intent, object, created, attr);
 		break;
 	case INTENT_LINK:
 		journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
@@ -129,7 +129,7 @@ static int record(struct migrate *m, const struct intent *intent, const struct o
 	case INTENT_OP_MAX:
 		assert(false);
 	}
-	touched_dir_locked(m, intent->place.dir);
+	step_touched_dir_locked(m, intent->place.dir);
 	marks_count_target_change_locked(m->config.marks);
 	journal_delete_intent(m->config.journal, intent->number);
 	return journal_flush(m->config.journal, marks_unlock(m->config.marks));
@@ -137,8 +137,8 @@ static int record(struct migrate *m, const struct intent *intent, const struct o
 
 /* ---- perform ----------------------------------------------------------------- */
 
-static int perform_create(struct migrate *m, const struct intent *intent, const struct look *look,
-			  const struct locator *dir, struct locator *ret_created)
+int step_perform_create(struct migrate *m, const struct intent *intent, const struct look *look,
+			const struct locator *dir, struct locator *ret_created)
 {
 	/* Wide permissions come last, with the ACL: copying must not widen access. */
 	struct store_new new = {
@@ -217,7 +217,7 @@ static int perform(struct migrate *m, const struct intent *intent, const struct 
 		return r;
 	switch (intent->op) {
 	case INTENT_CREATE:
-		return perform_create(m, intent, look, &dir, ret_created);
+		return step_perform_create(m, intent, look, &dir, ret_created);
 	case INTENT_LINK:
 		return store_link(m->target, &object->locator[m->to], &dir, intent->place.name);
 	case INTENT_RENAME:
@@ -287,6 +287,14 @@ int step_settle(struct migrate *m, const struct intent *intent)
 	return r == MIGRATE_E_AGAIN ? 0 : r;
 }
 
+int step_resolve(struct migrate *m, const struct intent *intent, const struct object *object)
+{
+	while (migrate_suspects_until(m))
+		if (migrate_sleep(m, migrate_suspects_until(m)))
+			return MIGRATE_E_STOPPING;
+	return settle(m, intent, object);
+}
+
 int step_run(struct worker *worker, struct intent *intent, const struct look *look)
 {
 	struct migrate *m = worker->migrate;
@@ -295,7 +303,7 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 	int r;
 
 	assert(worker->index < MIGRATE_WORKERS_MAX);
-	intent->number = worker->index;
+	intent->number = (uint64_t)worker->index * MIGRATE_BATCH_MAX;
 
 	r = journal_object_get(m->config.journal, intent->object, &object);
 	if (r != 0)
@@ -309,13 +317,8 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 		return r;
 
 	r = perform(m, intent, &object, look, &created);
-	if (r == STORE_E_UNKNOWN) {
-		/* It may still land. The claim is held until it no longer can. */
-		while (migrate_suspects_until(m))
-			if (migrate_sleep(m, migrate_suspects_until(m)))
-				return MIGRATE_E_STOPPING;
-		return settle(m, intent, &object);
-	}
+	if (r == STORE_E_UNKNOWN)
+		return step_resolve(m, intent, &object);
 	if (r != 0) {
 		int back = take_back(m, intent);
 
