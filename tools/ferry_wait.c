@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ferry wait --converged: until the baseline is done, no gap is open, and the backlog
- * is empty or so small that a failover would hold changes for a second at most.
+ * ferry wait --converged: until the baseline is done, no gap is open, and what changes
+ * is copied as fast as it changes. What is "converged" the daemon says (status.c).
  */
 
 #include <getopt.h>

@@ -49,16 +49,31 @@ struct rates_speed rates_get(const struct rates *rates, unsigned window_s)
 	};
 }
 
+static double time_for(uint64_t amount, double speed)
+{
+	if (amount == 0)
+		return 0;
+	return speed > 0 ? (double)amount / speed : INFINITY;
+}
+
 /* Bytes and objects are two queues in front of the same workers: the longer one tells. */
+static double longer(const struct rates_backlog *backlog, double bytes_s, double objects_s)
+{
+	double bytes = time_for(backlog->bytes, bytes_s), objects = time_for(backlog->objects, objects_s);
+
+	return bytes > objects ? bytes : objects;
+}
+
 static double eta(const struct rates_speed *speed, const struct rates_backlog *backlog)
 {
-	double net = speed->drain_bytes_s - speed->dirty_bytes_s;
-	double bytes_s = backlog->bytes ? net > 0 ? (double)backlog->bytes / net : INFINITY : 0;
-	double objects_s = backlog->objects ?
-				   speed->objects_s > 0 ? (double)backlog->objects / speed->objects_s : INFINITY :
-				   0;
+	return longer(backlog, speed->drain_bytes_s - speed->dirty_bytes_s, speed->objects_s);
+}
 
-	return bytes_s > objects_s ? bytes_s : objects_s;
+double rates_wait_s(const struct rates *rates, const struct rates_backlog *backlog)
+{
+	struct rates_speed speed = rates_get(rates, RATES_WINDOW_S);
+
+	return longer(backlog, speed.drain_bytes_s, speed.objects_s);
 }
 
 bool rates_eta(const struct rates *rates, const struct rates_backlog *backlog, double *ret_low_s,

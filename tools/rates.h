@@ -42,3 +42,7 @@ struct rates_backlog {
 /* The seconds until @backlog is empty, as a range. False: it does not shrink. */
 bool rates_eta(const struct rates *rates, const struct rates_backlog *backlog, double *ret_low_s,
 	       double *ret_high_s);
+
+/* How long what is marked waits on the average until it is done (Little's law), in
+ * seconds; INFINITY when nothing gets done. */
+double rates_wait_s(const struct rates *rates, const struct rates_backlog *backlog);

@@ -22,8 +22,7 @@ enum {
 	MARKS_SCANS_MAX = 50000,
 	MARKS_GROUPS_MAX = 4096, /* per object: 4 GiB of scattered writes, then all of it */
 
-	MARKS_COOL_MS = 1000,	  /* a hot block is copied once in a while, ... */
-	MARKS_COOL_MS_MAX = 5000, /* ... not once a write */
+	MARKS_COOL_MS = 1000, /* a hot block is copied once in a while, not once a write */
 
 	PARKED_BYTES_MAX = 64 * 1024 * 1024, /* of held writes: beyond it a freeze is given up */
 };
@@ -142,7 +141,7 @@ static int open_marks(struct service *service)
 		.scans_max = MARKS_SCANS_MAX,
 		.groups_per_object_max = MARKS_GROUPS_MAX,
 		.cool_ms = MARKS_COOL_MS,
-		.cool_ms_max = MARKS_COOL_MS_MAX,
+		.cool_ms_max = SERVICE_COOL_MS_MAX,
 	};
 	int r;
 

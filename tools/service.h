@@ -23,6 +23,8 @@
 #include "tools/rates.h"
 #include "util/attr.h"
 
+enum { SERVICE_COOL_MS_MAX = 5000 }; /* a mark is worked off so long after its first change at the latest */
+
 struct service {
 	const struct options *options; /* borrowed, as is plan */
 	const struct plan *plan;

@@ -7,8 +7,12 @@
 #include "util/clock.h"
 #include "version.h"
 
-/* Converged: a failover would be done as quickly as this. */
-enum { CONVERGED_FREEZE_MS_MAX = 1000 };
+/* Converged: a failover would be as quick as this, or what is marked waits no longer
+ * than marks cool, so that the rest is done as soon as nothing cools. */
+enum {
+	CONVERGED_FREEZE_MS_MAX = 1000,
+	CONVERGED_WAIT_MS_MAX = SERVICE_COOL_MS_MAX + 1000,
+};
 
 /* Everything that one answer is made of, read once. */
 struct view {
@@ -63,12 +67,23 @@ static bool is_backlog_empty(const struct view *view)
 	return view->marks.objects + view->marks.names + view->marks.scans == 0;
 }
 
+static struct rates_backlog backlog_of(const struct view *view)
+{
+	return (struct rates_backlog){
+		.bytes = view->marks.bytes,
+		.objects = view->marks.objects + view->marks.names + view->marks.scans,
+	};
+}
+
 static bool is_converged(const struct view *view)
 {
+	const struct rates_backlog backlog = backlog_of(view);
+
 	if (view->record.active != SIDE_A || !view->migrate.is_baseline_done || view->migrate.is_gap_open ||
 	    view->migrate.is_degraded || view->is_lost)
 		return false;
-	return is_backlog_empty(view) || view->predicted_freeze_ms <= CONVERGED_FREEZE_MS_MAX;
+	return is_backlog_empty(view) || view->predicted_freeze_ms <= CONVERGED_FREEZE_MS_MAX ||
+	       rates_wait_s(&view->rates, &backlog) * 1000 <= CONVERGED_WAIT_MS_MAX;
 }
 
 static const char *target_state(const struct service *service, const struct view *view)
@@ -86,10 +101,7 @@ static const char *target_state(const struct service *service, const struct view
  * still to be listed, and nothing of it when the backlog does not shrink: null. */
 static json_t *eta_json(const struct view *view)
 {
-	const struct rates_backlog backlog = {
-		.bytes = view->marks.bytes,
-		.objects = view->marks.objects + view->marks.names,
-	};
+	const struct rates_backlog backlog = backlog_of(view);
 	double low_s = 0, high_s = 0;
 
 	if (view->record.active != SIDE_A || view->migrate.is_paused)

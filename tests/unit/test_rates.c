@@ -105,6 +105,22 @@ static void a_backlog_that_grows_has_no_end(void **state)
 	assert_false(rates_eta(&rates, &backlog, &low, &high));
 }
 
+static void waiting_is_the_backlog_over_what_gets_done(void **state)
+{
+	struct rates_backlog backlog = { .bytes = 600, .objects = 20 };
+	struct rates rates;
+
+	(void)state;
+	fill(&rates, 100, 300, 300, 5);
+	assert_true(rates_wait_s(&rates, &backlog) == 4);
+	backlog.bytes = 3000;
+	assert_true(rates_wait_s(&rates, &backlog) == 10);
+	fill(&rates, 100, 300, 0, 5);
+	assert_true(rates_wait_s(&rates, &backlog) > 1e9);
+	backlog = (struct rates_backlog){ 0 };
+	assert_true(rates_wait_s(&rates, &backlog) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -114,6 +130,7 @@ int main(void)
 		cmocka_unit_test(time_left_is_a_range_around_the_truth),
 		cmocka_unit_test(many_small_objects_take_their_time_too),
 		cmocka_unit_test(a_backlog_that_grows_has_no_end),
+		cmocka_unit_test(waiting_is_the_backlog_over_what_gets_done),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
