@@ -164,9 +164,10 @@ static void record_locked(struct migrate *m, struct batch_name *n)
 	step_touched_dir_locked(m, n->task.object);
 	marks_count_target_change_locked(m->config.marks);
 	/* Claimed as long as it is nobody else's: its data comes next. */
-	if (!S_ISDIR(n->x.attr.mode) &&
-	    marks_take_object_locked(m->config.marks, n->x.id, &n->object) == 0)
+	if (S_ISDIR(n->x.attr.mode) || marks_take_object_locked(m->config.marks, n->x.id, &n->object) == 0) {
 		n->object = MARKS_TASK_NULL;
+		step_record_owner_locked(m, n->x.id, &n->x.attr);
+	}
 }
 
 static void record(struct migrate *m, struct batch *b)

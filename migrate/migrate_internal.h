@@ -160,6 +160,8 @@ int step_perform_create(struct migrate *migrate, const struct intent *intent, co
 void step_record_create_locked(struct migrate *migrate, const struct intent *intent,
 			       const struct object *object, const struct locator *created,
 			       const struct store_attr *attr);
+/* What it was created as, for whoever makes it equal: mode 0 says that nobody did yet. */
+void step_record_owner_locked(struct migrate *migrate, uint64_t object, const struct store_attr *attr);
 void step_touched_dir_locked(struct migrate *migrate, uint64_t dir);
 /* A start: finds out whether @intent was done, and records it if so. */
 int step_settle(struct migrate *migrate, const struct intent *intent) MUST_CHECK;

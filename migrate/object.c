@@ -21,6 +21,7 @@ struct object_work {
 	struct store_file *source_file, *target_file;
 	struct store_attr source, target;
 	struct synced synced; /* what it was made equal to before; mode 0: never */
+	bool has_owner;	      /* synced says at least what it was created as */
 	bool is_fresh;	      /* the target's object was created just now, empty */
 };
 
@@ -82,6 +83,7 @@ static int read_records(struct object_work *w)
 		r = journal_synced_get(m->config.journal, w->object.id, &w->synced);
 		if (r < 0)
 			return r;
+		w->has_owner = r == 0;
 		if (r == JOURNAL_E_NONE)
 			w->synced.mode = 0;
 		if (is_flushed || (!locator_is_null(&w->object.locator[m->to]) && w->synced.mode != 0))
@@ -100,7 +102,8 @@ static int begin_source(struct object_work *w)
 	struct migrate *m = w->m;
 	int r;
 
-	w->is_fresh = w->task->kind == MARKS_OBJECT && w->task->virgin_from == 0 && w->synced.mode == 0;
+	w->is_fresh = w->task->kind == MARKS_OBJECT && w->task->virgin_from == 0 && w->synced.mode == 0 &&
+		      w->has_owner;
 	if (S_ISREG(w->object.type)) {
 		r = store_open(m->source, &w->object.locator[m->from],
 			       STORE_OPEN_READ | STORE_OPEN_NOATIME | STORE_OPEN_REGULAR, &w->source_file);
@@ -360,6 +363,7 @@ void object_work_new(struct worker *worker, struct marks_task *task, const struc
 		.task = task,
 		.object = *object,
 		.synced = { .mode = 0, .uid = attr->uid, .gid = attr->gid },
+		.has_owner = true,
 	};
 	int r;
 

@@ -175,7 +175,7 @@ static int scan_dir(struct scan *s)
 	r = journal_synced_get(s->m->config.journal, s->task->object, &synced);
 	if (r < 0)
 		return r;
-	s->is_fresh = r == 0 && synced.mode == 0;
+	s->is_fresh = r == JOURNAL_E_NONE || synced.mode == 0;
 
 	if (!s->is_dead) {
 		r = list_source(s);

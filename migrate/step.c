@@ -49,17 +49,9 @@ void step_record_create_locked(struct migrate *m, const struct intent *intent, c
 {
 	struct marks *marks = m->config.marks;
 	struct object paired = *object;
-	/* Mode 0: created only. The owner is what step_perform_create() gave it. */
-	struct synced synced = { .mode = 0 };
-
-	if (attr) {
-		synced.uid = attr->uid;
-		synced.gid = attr->gid;
-	}
 
 	paired.locator[m->to] = *created;
 	journal_put_object(m->config.journal, &paired, object);
-	journal_put_synced(m->config.journal, intent->object, &synced);
 	journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
 	if (S_ISREG(object->type))
 		marks_put_whole_locked(marks, intent->object, attr ? attr->size : 0, attr != NULL);
@@ -70,6 +62,13 @@ void step_record_create_locked(struct migrate *m, const struct intent *intent, c
 		m->scans_put++;
 	}
 	marks_set_paired_locked(marks, intent->object);
+}
+
+void step_record_owner_locked(struct migrate *m, uint64_t object, const struct store_attr *attr)
+{
+	struct synced synced = { .mode = 0, .uid = attr->uid, .gid = attr->gid };
+
+	journal_put_synced(m->config.journal, object, &synced);
 }
 
 static void record_rename_locked(struct migrate *m, const struct intent *intent)
@@ -115,6 +114,8 @@ static int record(struct migrate *m, const struct intent *intent, const struct o
 	switch (intent->op) {
 	case INTENT_CREATE:
 		step_record_create_locked(m, intent, object, created, attr);
+		if (attr)
+			step_record_owner_locked(m, intent->object, attr);
 		break;
 	case INTENT_LINK:
 		journal_put_shadow(m->config.journal, intent->place.dir, intent->place.name, intent->object);
