@@ -98,6 +98,7 @@ static int begin_run(struct service *service, struct phase_record *record)
 		if (r < 0)
 			return r; /* logged */
 	}
+	service->was_killed = record->is_running;
 	record->is_running = true;
 	record->has_gap |= !service->is_new;
 	r = phase_file_write(service->phase_file, record);
@@ -166,6 +167,7 @@ static int open_migrate(struct service *service, const struct phase_record *reco
 		.limbo_name = service->limbo_name,
 		.workers = service->options->workers,
 		.hold_down_ms = service->options->hold_down_s * 1000,
+		.was_killed = service->was_killed,
 	};
 	return migrate_open(&service->migrate_config, service->is_new, record->has_gap, &service->migrate);
 }

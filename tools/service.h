@@ -30,6 +30,7 @@ struct service {
 	const struct plan *plan;
 	uint64_t started_ms; /* clock_ms() */
 	bool is_new;	     /* the first start of this pair */
+	bool was_killed; /* the run before did not stop: its requests to the target may still land */
 	bool is_migrating;   /* the migrator runs; not after a failover */
 	char limbo_name[MIGRATE_LIMBO_NAME_BYTES];
 
