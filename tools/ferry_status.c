@@ -184,6 +184,10 @@ static void print_troubles(json_t *status)
 		printf("xattrs of %s objects, ACLs of %s: the target cannot hold them\n", count(&n, xattrs),
 		       count(&n, acls));
 	}
+	if (client_bool(status, "not_carried.symlink_times")) {
+		line("left out");
+		puts("times of symlinks: the target does not keep them");
+	}
 	if (client_number(status, "extra_names") > 0) {
 		line("strangers");
 		printf("%s names on the target that ferryfs did not make, left alone\n",

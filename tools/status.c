@@ -157,6 +157,14 @@ static json_t *errors_json(const struct view *view)
 			 migrate->error_last[0] ? wire_text(migrate->error_last) : json_null());
 }
 
+static json_t *not_carried_json(const struct service *service, const struct view *view)
+{
+	const struct store_caps *caps = store_caps(service->store[SIDE_B]);
+
+	return json_pack("{s:I, s:I, s:b}", "xattrs", (json_int_t)view->migrate.skipped_xattrs, "acls",
+			 (json_int_t)view->migrate.skipped_acls, "symlink_times", !caps->has_symlink_times);
+}
+
 static json_t *freeze_json(bool is_known, uint32_t ms)
 {
 	return is_known ? json_integer(ms) : json_null();
@@ -181,7 +189,7 @@ json_t *status_json(struct service *service)
 	view_get(service, &view);
 	status = who_json(service);
 	what = json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
-			 "s:{s:I, s:I}, s:o, s:{s:I, s:I}, s:I, s:o}",
+			 "s:{s:I, s:I}, s:o, s:o, s:I, s:o}",
 			 "phase", phase_name(&view), "active",
 			 view.record.active == SIDE_A ? "source" : "target", "converged", is_converged(&view),
 			 "paused", view.migrate.is_paused, "gap_open", view.migrate.is_gap_open,
@@ -193,9 +201,7 @@ json_t *status_json(struct service *service)
 			 "last_freeze_ms", freeze_json(view.has_frozen, view.last_freeze_ms), "seq", "latest",
 			 (json_int_t)journal_flushed(service->journal), "synced",
 			 (json_int_t)journal_synced(service->journal), "errors", errors_json(&view),
-			 "not_carried", "xattrs", (json_int_t)view.migrate.skipped_xattrs, "acls",
-			 (json_int_t)view.migrate.skipped_acls, "extra_names",
-			 (json_int_t)view.migrate.extra_names, "requests", mount_json(&view));
+			 "not_carried", not_carried_json(service, &view), "extra_names", (json_int_t)view.migrate.extra_names, "requests", mount_json(&view));
 	if (!status || !what || json_object_update(status, what) < 0)
 		return NULL;
 	return json_incref(status);
