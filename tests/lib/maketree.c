@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * maketree DIR --files N --dirs M --seed S [--flat] [--no-negative-times] [--no-xattr]:
- * fills DIR with a tree that has everything a file system can hold: of every type, with
+ * maketree DIR --files N --dirs M --seed S [--flat] [--no-xattr] [--no-negative-times]
+ * [--symlink-max BYTES]: fills DIR with a tree that has everything a file system can hold: of every type, with
  * odd names, owners, modes, times, links, holes, xattrs and ACLs. The same seed
  * makes the same tree.
  *
@@ -53,6 +53,7 @@ static struct {
 	struct rng rng;
 	uint64_t files, dirs;
 	bool is_flat, no_negative_times, no_xattr;
+	uint64_t symlink_max;
 	char **dir; /* paths below the root, parents first; owned */
 	size_t dir_count;
 	struct group groups[LINK_GROUPS_MAX];
@@ -367,7 +368,7 @@ static void make_symlink(const char *path)
 		strcpy(target, "does/not/exist");
 		break;
 	case 1: /* as long as it can be */
-		n = 200 + below(3800);
+		n = 200 + below(tree.symlink_max - 200);
 		for (i = 0; i < n; i++)
 			target[i] = i % 100 == 99 ? '/' : (char)('a' + i % 26);
 		target[n] = '\0';
@@ -543,10 +544,12 @@ int main(int argc, char **argv)
 		{ "flat", no_argument, NULL, 'F' },
 		{ "no-negative-times", no_argument, NULL, 't' },
 		{ "no-xattr", no_argument, NULL, 'x' },
+		{ "symlink-max", required_argument, NULL, 'l' },
 		{ 0 },
 	};
 	int option;
 
+	tree.symlink_max = PATH_MAX - 1;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (option) {
 		case 'f':
@@ -567,13 +570,16 @@ int main(int argc, char **argv)
 		case 'x':
 			tree.no_xattr = true;
 			break;
+		case 'l':
+			tree.symlink_max = parse_number("--symlink-max", optarg);
+			break;
 		default:
 			return TEST_TROUBLE;
 		}
 	}
-	if (argc - optind != 1)
+	if (argc - optind != 1 || tree.symlink_max < 201 || tree.symlink_max >= PATH_MAX)
 		die(TEST_TROUBLE, "usage: maketree DIR --files N --dirs M --seed S [--flat] "
-				  "[--no-negative-times] [--no-xattr]");
+				  "[--no-xattr] [--no-negative-times] [--symlink-max BYTES]");
 	umask(0);
 	tree.root = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (tree.root < 0)

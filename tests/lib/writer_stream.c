@@ -4,7 +4,8 @@
  *
  * random8k writes blocks of 8 KiB to random places of one file at a fixed rate, and
  * times each write: the longest is the freeze that a workload sees. Its record is an
- * array of {sequence number, block, state}: an item before each write and one after.
+ * array of {sequence number, block, state}: an item before each write and one after;
+ * the first says in its sequence number how large the file is.
  *
  * append writes numbered lines to a log with O_APPEND, rotated by rename. Its record
  * is the number of the last line begun and of the last one acknowledged.
@@ -26,7 +27,7 @@ enum {
 	LINES_PER_LOG = 20000,
 };
 
-enum state { STATE_BEGUN = 1, STATE_DONE };
+enum state { STATE_SIZE, STATE_BEGUN, STATE_DONE };
 
 struct item {
 	uint64_t seq;
@@ -69,20 +70,22 @@ static void block_bytes(uint64_t seq, uint64_t block, uint8_t bytes[static BLOCK
 	fill_bytes(bytes, BLOCK_BYTES, seq * 0x10001 + r8.options->id, block * BLOCK_BYTES);
 }
 
-/* Reads the record, as far as there is one. */
+/* Reads the record, or begins one. */
 static void r8_replay(void)
 {
-	struct item item;
+	struct item item = { .seq = r8.options->size, .state = STATE_SIZE };
 
-	r8.blocks = r8.options->size / BLOCK_BYTES;
-	r8.seq = xcalloc(r8.blocks, sizeof(*r8.seq));
 	r8.record_fd = open(r8.options->record, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (r8.record_fd < 0)
 		die_errno("cannot open the record '%s'", r8.options->record);
-	r8.last.seq = 0;
+	if (read(r8.record_fd, &item, sizeof(item)) == 0 &&
+	    write(r8.record_fd, &item, sizeof(item)) != (ssize_t)sizeof(item))
+		die_errno("cannot write the record");
+	r8.blocks = item.seq / BLOCK_BYTES;
+	r8.seq = xcalloc(r8.blocks, sizeof(*r8.seq));
 	while (read(r8.record_fd, &item, sizeof(item)) == (ssize_t)sizeof(item)) {
 		if (item.block >= r8.blocks)
-			die(TEST_TROUBLE, "the record is of a larger file: --size");
+			die(TEST_TROUBLE, "the record has a block past the end");
 		if (item.state == STATE_DONE)
 			r8.seq[item.block] = item.seq;
 		r8.last = item;

@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# restart.sh dir|nfs: kill -9 of the daemon in the baseline, in converge and in the drain of
+# a failover, and a start after each. Nothing acknowledged is lost, and what was
+# there before is not copied again: on the target, an object's ctime tells.
+. "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
+
+KIND=$1
+SEED=${FERRYFS_SEED:-$RANDOM}
+FILES=${FERRYFS_FILES:-20000}
+COMMIT_LAG=6000		# copied, but not yet committed and cleared when it was killed
+LOST_MOUNT=3		# exit code of writers whose mount went away
+
+start_all_writers()
+{
+	WRITERS=()
+	start_writer 1 mix --may-lose-mount
+	start_writer 2 churn --may-lose-mount
+	start_writer 3 append --may-lose-mount
+	start_writer 4 random8k --may-lose-mount --size 8388608
+}
+
+# kill_and_restart WHAT: with the writers at work.
+kill_and_restart()
+{
+	say "kill -9 in $1: $(timeout 5 "$FERRY" status "$NAME" --json | head -c 400 | tr '\n' ' ')"
+	kill_ferryfs
+	stop_writers $LOST_MOUNT >/dev/null
+	sleep 0.1
+	touch "$T/restarted"
+	start_ferryfs "$SHM/source" "$TARGET"
+}
+
+copied_again()
+{
+	find "$TARGET_DIR/still" -newerct "$(stat -c %y "$T/restarted")" "$@" | wc -l
+}
+
+copied_is_at_least()
+{
+	(($(status_get baseline.objects_done) >= $1))
+}
+
+test_begin 420
+make_target "$KIND"
+make_tree "$KIND" "$SHM/source/still" "$FILES" 200 "$SEED"
+WRITER_OPTIONS+=(--seed "$SEED")
+start_ferryfs "$SHM/source" "$TARGET"
+start_all_writers
+
+wait_for 100 "a third of the baseline" copied_is_at_least $((FILES / 3))
+kill_and_restart baseline
+check_writers "$SHM/source"
+there=$(find "$TARGET_DIR/still" ! -type d ! -newerct "$(stat -c %y "$T/restarted")" | wc -l)
+start_all_writers
+wait_converged 200
+again=$(copied_again ! -type d)
+total=$(find "$TARGET_DIR/still" ! -type d | wc -l)
+say "$there of $total objects were there, $again were made or touched after the start"
+((again <= total - there + COMMIT_LAG)) || fail "too much was copied again"
+writers_are_alive
+
+sleep 2
+kill_and_restart converge
+start_all_writers
+wait_converged 120
+again=$(copied_again)
+say "$again objects of $total were touched after the start in converge"
+((again == 0)) || fail "what was not marked was copied again"
+
+for delay in 0.01 0.05 0.2; do
+	[[ $(status_get active) == source ]] || break
+	sleep 1
+	"$FERRY" failover "$NAME" --max-freeze 5s >"$T/failover" 2>&1 &
+	pid=$!
+	sleep "$delay"
+	kill_and_restart "a failover, after $delay s"
+	wait "$pid" || true
+	say "then active: $(status_get active), phase $(status_get phase)"
+	check_writers "$MOUNT"
+	start_all_writers
+	[[ $(status_get active) == target ]] || wait_converged 120
+done
+writers_are_alive
+[[ $(status_get active) == target ]] || ferry failover --max-freeze 5s || fail "the failover was refused"
+sleep 2
+stop_writers
+check_writers "$MOUNT"
+stop_ferryfs
+check_writers "$TARGET_DIR"
+compare_trees "$SHM/source/still" "$TARGET_DIR/still" "${CMP[@]}"
+test_end
