@@ -229,7 +229,11 @@ static int bring_x(struct name_work *w)
 		r = look_source(w->worker, intent.from.dir, intent.from.name, &there);
 		if (r < 0)
 			return r;
-		if (there.id == w->x.id && !S_ISDIR(w->x.object.type))
+		/* A directory has one name: it went back there after we looked, and its name
+		 * there may be done already. Ours is marked again. */
+		if (there.id == w->x.id && S_ISDIR(w->x.object.type))
+			return MIGRATE_E_AGAIN;
+		if (there.id == w->x.id)
 			intent.op = INTENT_LINK;
 	}
 	r = step_run(w->worker, &intent, &w->x);
