@@ -32,6 +32,13 @@ int overlay_getattr(struct overlay *overlay, const struct node *node, struct sto
 	return fs_outcome(store_getattr(overlay_store(overlay), &node->locator, ret_attr));
 }
 
+void overlay_hide_limbo(struct overlay *overlay, const struct node *node, struct store_attr *attr)
+{
+	/* Some file systems do not count at all: then it is 1. */
+	if (node->id == JOURNAL_ROOT_ID && attr->nlink > 2 && limbo_exists(overlay))
+		attr->nlink--;
+}
+
 static void show_as_before(struct overlay *overlay, const struct node *node, struct stat *st)
 {
 	enum side side = overlay_active(overlay), other = side == SIDE_A ? SIDE_B : SIDE_A;

@@ -101,6 +101,13 @@ static int find_limbo(struct overlay *overlay, bool is_needed, struct locator *r
 	return fs_outcome(r);
 }
 
+bool limbo_exists(struct overlay *overlay)
+{
+	struct locator limbo;
+
+	return find_limbo(overlay, /* is_needed= */ false, &limbo) == 0;
+}
+
 static int limbo_link(struct overlay *overlay, const struct locator *object, const char *name)
 {
 	struct store *store = overlay_store(overlay);

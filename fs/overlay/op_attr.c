@@ -22,6 +22,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fs_reply_err(req, r);
 		return;
 	}
+	overlay_hide_limbo(overlay, &node, &attr);
 	overlay_stat(overlay, &node, &attr, &st);
 	(void)fuse_reply_attr(req, &st, OVERLAY_CACHE_SECONDS); /* fails when nobody waits for it */
 }
@@ -128,6 +129,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int valid,
 	}
 	if (S_ISREG(attr.mode) && attr.mode & (S_ISUID | S_ISGID))
 		nodes_set_flags(overlay->nodes, ino, NODE_PRIVILEGED, 0);
+	overlay_hide_limbo(overlay, &node, &attr);
 	overlay_stat(overlay, &node, &attr, &shown);
 	(void)fuse_reply_attr(req, &shown,
 			      OVERLAY_CACHE_SECONDS); /* fails when nobody waits for it */

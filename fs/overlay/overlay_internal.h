@@ -150,6 +150,8 @@ void overlay_forget(struct overlay *overlay, uint64_t id, uint64_t lookups);
 /* The attributes of @node, also of a leftover. */
 int overlay_getattr(struct overlay *overlay, const struct node *node,
 		    struct store_attr *ret_attr) MUST_CHECK;
+/* Takes our own directory out of the root's link count. */
+void overlay_hide_limbo(struct overlay *overlay, const struct node *node, struct store_attr *attr);
 /* As the workload is to see them. */
 void overlay_stat(struct overlay *overlay, const struct node *node, const struct store_attr *attr,
 		  struct stat *ret_stat);
@@ -196,6 +198,8 @@ void victim_end(struct overlay *overlay, struct victim *victim, bool is_gone);
 /* The table: NULL when memory is short. Freed by free() when it is empty. */
 struct leftover **leftovers_new(void);
 
+/* Whether there is a limbo on the active side. */
+bool limbo_exists(struct overlay *overlay);
 /* A file made without a name, within a change of its limbo name. @file is taken. */
 int leftover_add_tmpfile(struct overlay *overlay, uint64_t id, struct store_file *file) MUST_CHECK;
 /* Leftover @id got a name; within a change of its limbo name. */
