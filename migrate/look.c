@@ -130,6 +130,12 @@ int look_limbo(struct migrate *migrate, struct locator *ret_locator)
 	pthread_mutex_lock(&migrate->limbo_lock);
 	if (!locator_is_null(&migrate->limbo))
 		goto out;
+	/* The root's times change by it: marked before, and again when it is done. */
+	marks_lock(migrate->config.marks);
+	marks_put_attr_locked(migrate->config.marks, JOURNAL_ROOT_ID);
+	r = journal_flush(migrate->config.journal, marks_unlock(migrate->config.marks));
+	if (r < 0)
+		goto out;
 	r = store_create(migrate->target, &migrate->root[migrate->to], migrate->config.limbo_name, &new,
 			 &limbo.locator[migrate->to], &attr);
 	if (r == -EEXIST || r == STORE_E_UNKNOWN)
@@ -139,7 +145,6 @@ int look_limbo(struct migrate *migrate, struct locator *ret_locator)
 		goto out;
 	migrate->limbo = limbo.locator[migrate->to];
 
-	/* The root's times have changed by it. */
 	marks_lock(migrate->config.marks);
 	journal_put_object(migrate->config.journal, &limbo, NULL);
 	marks_put_attr_locked(migrate->config.marks, JOURNAL_ROOT_ID);

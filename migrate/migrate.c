@@ -318,12 +318,14 @@ static int resume(struct migrate *m, bool is_new, bool has_gap)
 	struct journal *journal = m->config.journal;
 	struct object limbo;
 	uint64_t value = 0;
+	bool has_limbo;
 	int r;
 
 	r = journal_object_get(journal, JOURNAL_LIMBO_ID, &limbo);
 	if (r < 0)
 		return r;
-	if (r == 0)
+	has_limbo = r == 0;
+	if (has_limbo)
 		m->limbo = limbo.locator[m->to];
 	r = journal_intents_each(journal, settle_one, m);
 	if (r < 0)
@@ -332,13 +334,17 @@ static int resume(struct migrate *m, bool is_new, bool has_gap)
 	if (r < 0)
 		return r;
 	m->is_baseline_done = value != 0;
-	if (!is_new && !has_gap)
-		return 0;
-	m->is_gap_open = !is_new;
+
 	marks_lock(m->config.marks);
-	marks_put_scan_locked(m->config.marks, JOURNAL_ROOT_ID, /* is_compare= */ !is_new);
-	marks_put_attr_locked(m->config.marks, JOURNAL_ROOT_ID);
-	marks_set_paired_locked(m->config.marks, JOURNAL_ROOT_ID);
+	/* What the run before held without a name has died with it, unmarked. */
+	if (has_limbo)
+		marks_put_scan_locked(m->config.marks, JOURNAL_LIMBO_ID, false);
+	if (is_new || has_gap) {
+		m->is_gap_open = !is_new;
+		marks_put_scan_locked(m->config.marks, JOURNAL_ROOT_ID, /* is_compare= */ !is_new);
+		marks_put_attr_locked(m->config.marks, JOURNAL_ROOT_ID);
+		marks_set_paired_locked(m->config.marks, JOURNAL_ROOT_ID);
+	}
 	return journal_flush(journal, marks_unlock(m->config.marks));
 }
 
