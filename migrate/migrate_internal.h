@@ -39,6 +39,7 @@ enum {
 	MIGRATE_E_REST,	       /* not before the target has changed */
 	MIGRATE_E_STOPPING,    /* the migrator ends: leave everything as it is */
 	MIGRATE_E_FOREIGN,     /* the target has something there that nobody here made */
+	MIGRATE_E_ENDED,       /* the task is ended already */
 };
 
 /* Object ids locked for placing. */

@@ -59,13 +59,13 @@ static int handle_unpaired(struct object_work *w)
 			marks_drop_object_locked(w->m->config.marks, w->object.id);
 			journal_delete_object(w->m->config.journal, &w->object);
 			(void)marks_unlock(w->m->config.marks);
-			return 1;
+			return MIGRATE_E_ENDED;
 		}
 	}
 	if (r < 0)
 		return r;
 	keep_unpaired(w->m, w->task);
-	return 1;
+	return MIGRATE_E_ENDED;
 }
 
 /* Reads the records. An object's mark can be taken before the batch that paired it is
@@ -118,7 +118,7 @@ static int begin_source(struct object_work *w)
 	return r;
 }
 
-/* Reads what is known. 1: the task is ended already; 0: go on. */
+/* Reads what is known. 0: go on. */
 static int begin(struct object_work *w)
 {
 	struct migrate *m = w->m;
@@ -129,7 +129,7 @@ static int begin(struct object_work *w)
 		return r;
 	if (r == JOURNAL_E_NONE || locator_is_null(&w->object.locator[m->from])) {
 		drop_claim(m, w->task);
-		return 1;
+		return MIGRATE_E_ENDED;
 	}
 	if (locator_is_null(&w->object.locator[m->to]))
 		return handle_unpaired(w);
@@ -301,7 +301,7 @@ static int make_equal(struct object_work *w)
 			marks_lock(w->m->config.marks);
 			marks_keep_locked(w->m->config.marks, w->task, MARKS_BULK, w->source.size);
 			(void)marks_unlock(w->m->config.marks); /* nothing was composed */
-			return 1;
+			return MIGRATE_E_ENDED;
 		}
 	}
 	r = target_now(w);
@@ -328,13 +328,13 @@ static int make_equal(struct object_work *w)
 	w->synced.ctime[w->m->to] = w->target.ctime;
 	migrate_succeeded(w->m);
 	commit_add(w->m, w->task, w->source.size, &w->synced);
-	return 1;
+	return MIGRATE_E_ENDED;
 }
 
 static void end_object(struct object_work *w, uint64_t id, int r)
 {
 	done(w);
-	if (r == 1)
+	if (r == MIGRATE_E_ENDED)
 		return;
 	if (r < 0)
 		migrate_report(w->m, r, "make the object equal", id, NULL);
@@ -392,7 +392,7 @@ void object_work_data(struct worker *worker, struct marks_task *task)
 		commit_add(w.m, task, w.source.size, NULL);
 		return;
 	}
-	if (r == 1)
+	if (r == MIGRATE_E_ENDED)
 		return;
 	if (r < 0)
 		migrate_report(w.m, r, "copy the data", id, NULL);
