@@ -23,6 +23,7 @@ enum {
 	CHECK_STEPS = 150,    /* between checks, at most twice as many */
 	DRAIN_MS = 900000,    /* virtual; more is a livelock */
 	DRAIN_FREE_MS = 60000,
+	WATCHDOG_SECONDS = 120,
 	LEAKS_OF = 32,	      /* of so many good ends one is looked at for leaks */
 };
 
@@ -68,7 +69,7 @@ static void on_step(uint64_t step)
 	memstore_land();
 	if (step >= crash_step)
 		crash();
-	if (!is_covered || step < check_step)
+	if (!is_covered || !world->has_begun || step < check_step)
 		return;
 	check_step = step + 1 + sched_random(2 * CHECK_STEPS);
 	if (!check_is_covered(&why))
@@ -123,7 +124,12 @@ static void open_all(struct life *life)
 	config.marks = life->marks;
 	config.orphans = life->orphans;
 	config.limbo_name = life->limbo_name;
-	must(migrate_open(&config, is_new, !is_new && plan->has_gaps, &life->migrate), "migrate_open");
+	/* A start that meets a failing target gives up, and is tried again. */
+	world->is_target_steady = true;
+	must(migrate_open(&config, is_new, !is_new && (plan->has_gaps || !world->has_begun), &life->migrate),
+	     "migrate_open");
+	world->is_target_steady = false;
+	world->has_begun = true;
 	must(migrate_start(life->migrate), "migrate_start");
 }
 
@@ -290,6 +296,7 @@ _Noreturn void life_run(const struct life_config *config)
 {
 	static struct life life;
 
+	(void)alarm(WATCHDOG_SECONDS); /* of real time: it hangs where no step is counted */
 	begin(config);
 	life.config = config;
 	life.plan = &world->plan;

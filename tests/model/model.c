@@ -65,6 +65,7 @@ void world_reset(void)
 	world->last_loss_ms = 0;
 	world->is_target_steady = false;
 	world->was_killed = false;
+	world->has_begun = false;
 	world->verdict[0] = '\0';
 	for (unsigned i = 0; i < WORLD_LATE_MAX; i++)
 		world->late[i].is_used = false;
@@ -216,8 +217,8 @@ static bool pass_time(const struct options *options)
 {
 	const char *why;
 
-	if (memrocks_is_there() && !options->is_free && !(world->plan.has_gaps && world->life > 0) &&
-	    !check_is_covered(&why)) {
+	if (memrocks_is_there() && !options->is_free && world->has_begun &&
+	    !(world->plan.has_gaps && world->life > 0) && !check_is_covered(&why)) {
 		(void)snprintf(world->verdict, sizeof(world->verdict), "after the end of life %u: %s",
 			       world->life, why);
 		return false;
@@ -392,7 +393,6 @@ static void parse(int argc, char **argv, struct options *o)
 			break;
 		case LONG:
 			o->is_long = true;
-			o->runs = 1000000;
 			break;
 		default:
 			usage(argv[0]);
@@ -404,10 +404,12 @@ static void parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .seed = 1, .runs = 1000, .focus = "" };
+	struct options options = { .seed = 1, .runs = 0, .focus = "" };
 	int r;
 
 	parse(argc, argv, &options);
+	if (options.runs == 0)
+		options.runs = options.is_long ? 200000 : 1000;
 	log_set_level(options.is_traced ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	r = world_make();
 	if (r < 0 || !mkdtemp(state_dir)) {

@@ -200,7 +200,7 @@ static void victim_mark(struct victim *victim, struct marks_change *change)
 		return;
 	if (!victim->is_last)
 		marks_change_add_attr(change, victim->id);
-	else if (victim->is_file)
+	else
 		marks_change_add_name(change, JOURNAL_LIMBO_ID, victim->limbo);
 }
 

@@ -77,8 +77,9 @@ struct world {
 	struct plan plan;
 	unsigned life;
 	uint64_t last_loss_ms;
-	bool is_target_steady; /* no more faults */
+	bool is_target_steady; /* no faults now */
 	bool was_killed;
+	bool has_begun; /* the journal has the first mark of all */
 	uint64_t landed_until_ns; /* by then all that is late has landed */
 	struct tree tree[SIDE_MAX];
 	struct late late[WORLD_LATE_MAX];
