@@ -44,25 +44,46 @@ static void keep_unpaired(struct migrate *m, struct marks_task *task)
 	(void)marks_unlock(m->config.marks); /* nothing was composed */
 }
 
-/* Nothing to copy to yet. What was never paired and has died meanwhile is forgotten. */
-static int handle_unpaired(struct object_work *w)
+/* Whether it was never paired and has died: it is forgotten. Under its place lock, since
+ * somebody may just be making the pair. */
+static int forget_dead(struct object_work *w)
 {
+	struct migrate *m = w->m;
 	struct place place;
 	int r;
 
-	r = look_is_alive(w->m, &w->object);
-	if (r == 0) {
-		r = journal_place_get(w->m->config.journal, w->object.id, 0, NULL, &place);
-		if (r == JOURNAL_E_NONE) {
-			marks_lock(w->m->config.marks);
-			(void)marks_clear_locked(w->m->config.marks, w->task, MARKS_INFINITY);
-			marks_drop_object_locked(w->m->config.marks, w->object.id);
-			journal_delete_object(w->m->config.journal, &w->object);
-			(void)marks_unlock(w->m->config.marks);
-			return MIGRATE_E_ENDED;
-		}
-	}
+	r = journal_object_get(m->config.journal, w->task->object, &w->object);
 	if (r < 0)
+		return r;
+	if (r == JOURNAL_E_NONE || !locator_is_null(&w->object.locator[m->to]))
+		return MIGRATE_E_AGAIN;
+	r = look_is_alive(m, &w->object);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = journal_place_get(m->config.journal, w->object.id, 0, NULL, &place);
+	if (r != JOURNAL_E_NONE)
+		return r < 0 ? r : 0;
+	marks_lock(m->config.marks);
+	(void)marks_clear_locked(m->config.marks, w->task, MARKS_INFINITY);
+	marks_drop_object_locked(m->config.marks, w->object.id);
+	journal_delete_object(m->config.journal, &w->object);
+	r = journal_flush(m->config.journal, marks_unlock(m->config.marks));
+	if (r < 0) {
+		/* The journal is lost, and has said so; the task is ended all the same. */
+	}
+	return MIGRATE_E_ENDED;
+}
+
+/* Nothing to copy to yet. */
+static int handle_unpaired(struct object_work *w)
+{
+	uint64_t id = w->object.id;
+	int r;
+
+	placelock_lock(&w->m->placelock, id, 0);
+	r = forget_dead(w);
+	placelock_unlock(&w->m->placelock, id, 0);
+	if (r != 0)
 		return r;
 	keep_unpaired(w->m, w->task);
 	return MIGRATE_E_ENDED;
