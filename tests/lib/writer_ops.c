@@ -177,6 +177,16 @@ static void __attribute__((noreturn)) PRINTF_LIKE(2, 3) fail(int error, const ch
 			  (unsigned long long)run.done, text);
 }
 
+static bool is_held(const struct model_node *node)
+{
+	unsigned i;
+
+	for (i = 0; i < HELD_MAX; i++)
+		if (run.held[i].fd >= 0 && run.held[i].node == node)
+			return true;
+	return run.map.node == node;
+}
+
 /* Operations that a file system may refuse without being wrong. */
 static bool may_refuse(enum op_kind kind, int error)
 {
@@ -203,6 +213,26 @@ static void begin(const struct op *op)
 	record_begin(run.record, op);
 }
 
+/* What the objects of an operation are, for its failure. */
+static const char *describe(const struct op *op)
+{
+	const struct model_node *dir = run.model.nodes[op->dir], *dir2 = run.model.nodes[op->dir2];
+	const struct model_node *node, *over;
+	static char text[200];
+
+	node = *op->name ? model_find(dir, op->name) : run.model.nodes[op->node];
+	over = *op->name2 ? model_find(dir2, op->name2) : NULL;
+	text[0] = '\0';
+	if (node)
+		snprintf(text, sizeof(text), " (object %u, mode %o, %u links%s)", node->id,
+			 node->mode, node->nlink, is_held(node) ? ", held" : "");
+	if (over)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 " (over object %u, mode %o, %u links%s)", over->id, over->mode,
+			 over->nlink, is_held(over) ? ", held" : "");
+	return text;
+}
+
 /* @result: what the call returned; errno as it left it. True: it was done. */
 static bool end(const struct op *op, int64_t result, const char *path)
 {
@@ -219,8 +249,8 @@ static bool end(const struct op *op, int64_t result, const char *path)
 		run.refused[op->kind]++;
 		return false;
 	}
-	fail(error, "%s of '%s'%s%s", op_names[op->kind], escaped(path), *op->name2 ? " to " : "",
-	     escaped(op->name2));
+	fail(error, "%s of '%s'%s%s%s", op_names[op->kind], escaped(path), *op->name2 ? " to " : "",
+	     escaped(op->name2), describe(op));
 }
 
 /* A call that has to fail in a certain way: nothing is recorded. */
