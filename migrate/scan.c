@@ -34,11 +34,19 @@ static bool is_gone(int r)
 
 static int flush_names(struct scan *s)
 {
+	uint64_t changes;
+
 	if (s->count == 0)
 		return 0;
-	while (!marks_wait_names_room(s->m->config.marks, s->count, clock_ms() + SCAN_WAIT_MS))
+	/* All names there may rest for what this scan has not told yet: when nothing moves,
+	 * it goes on, and what is over the limit is spilled. */
+	do {
+		changes = marks_target_changes(s->m->config.marks);
+		if (marks_wait_names_room(s->m->config.marks, s->count, clock_ms() + SCAN_WAIT_MS))
+			break;
 		if (s->m->is_stopping || s->m->is_flipped)
 			return MIGRATE_E_STOPPING;
+	} while (changes != marks_target_changes(s->m->config.marks));
 	marks_lock(s->m->config.marks);
 	for (unsigned i = 0; i < s->count; i++)
 		marks_put_name_locked(s->m->config.marks, s->task->object, s->names[i]);
