@@ -153,7 +153,8 @@ void op_rename(fuse_req_t req, fuse_ino_t old_parent, const char *old_name, fuse
 		r = look(overlay, &renaming);
 	/* The kernel holds both directories and all changes come this way: what was free
 	 * a moment ago is free. */
-	if (r == 0 && flags == RENAME_NOREPLACE && !store_caps(overlay_store(overlay))->has_rename_flags) {
+	if (r == 0 && flags == RENAME_NOREPLACE &&
+	    !store_caps(overlay_store(overlay))->has_rename_flags) {
 		r = renaming.victim.is_there ? -EEXIST : 0;
 		flags = 0;
 	}

@@ -169,6 +169,8 @@ struct caller {
 	uint32_t groups[CALLER_GROUPS_MAX];
 };
 
+/* First of all in each thread that serves. */
+void caller_init_thread(void);
 /* Who sent @req; *@ret_caller must not move, cred points into it. */
 void caller_get(fuse_req_t req, struct caller *ret_caller);
 

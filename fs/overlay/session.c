@@ -263,6 +263,7 @@ static void *serve(void *argument)
 	_cleanup_free_ void *message = NULL;
 	ssize_t n = 0;
 
+	caller_init_thread();
 	if (posix_memalign(&message, 4096, MESSAGE_BYTES_MAX) != 0) {
 		message = NULL;
 		n = log_error_errno(ENOMEM, "cannot serve '%s'", overlay->mountpoint);
@@ -286,6 +287,7 @@ static void *release(void *argument)
 	struct overlay *overlay = argument;
 	struct parked *parked;
 
+	caller_init_thread();
 	while ((parked = gate_next(overlay->gate))) {
 		if (parked->unique) {
 			serve_message(overlay, parked->message, parked->size);
