@@ -340,7 +340,7 @@ static int resume(struct migrate *m, bool is_new, bool has_gap)
 	if (has_limbo)
 		marks_put_scan_locked(m->config.marks, JOURNAL_LIMBO_ID, false);
 	if (is_new || has_gap) {
-		m->is_gap_open = !is_new;
+		m->is_gap_open = m->has_gap = !is_new;
 		marks_put_scan_locked(m->config.marks, JOURNAL_ROOT_ID, /* is_compare= */ !is_new);
 		marks_put_attr_locked(m->config.marks, JOURNAL_ROOT_ID);
 		marks_set_paired_locked(m->config.marks, JOURNAL_ROOT_ID);
@@ -403,6 +403,7 @@ int migrate_open(const struct migrate_config *config, bool is_new, bool has_gap,
 	pthread_mutex_init(&m->limbo_lock, NULL);
 	pthread_mutex_init(&m->status_lock, NULL);
 	placelock_init(&m->placelock);
+	compared_init(&m->compared);
 	r = init_sleep(m);
 	if (r == 0)
 		r = commit_init(&m->commit);
@@ -439,6 +440,7 @@ struct migrate *migrate_close(struct migrate *m)
 	free(m->workers);
 	commit_done(&m->commit);
 	placelock_done(&m->placelock);
+	compared_done(&m->compared);
 	pthread_cond_destroy(&m->sleep_ended);
 	pthread_mutex_destroy(&m->sleep_lock);
 	pthread_mutex_destroy(&m->status_lock);

@@ -56,6 +56,18 @@ void placelock_done(struct placelock *placelock);
 void placelock_lock(struct placelock *placelock, uint64_t a, uint64_t b);
 void placelock_unlock(struct placelock *placelock, uint64_t a, uint64_t b);
 
+/* Objects compared since the gap. */
+struct compared {
+	pthread_mutex_t lock;
+	uint8_t *bits; /* guarded by lock, as is the size */
+	size_t bytes;
+};
+
+void compared_init(struct compared *compared);
+void compared_done(struct compared *compared);
+/* Adds @id; whether it was there already. */
+bool compared_add(struct compared *compared, uint64_t id);
+
 /* A task whose target operations are done and wait for the commit. */
 struct commit_item {
 	struct commit_item *next;
@@ -91,6 +103,7 @@ struct migrate {
 	struct locator root[SIDE_MAX];
 
 	struct placelock placelock;
+	struct compared compared;
 	struct commit commit;
 	struct worker *workers; /* worker_count, then the scanner */
 	unsigned worker_count;
@@ -98,6 +111,7 @@ struct migrate {
 	unsigned started;     /* of worker_count + 1 */
 	bool is_started;
 	atomic_uint active; /* threads that have, or are about to take, a task */
+	bool has_gap; /* this run began with a comparison; see object.c */
 	uint64_t killed_until_ms; /* hold-down of a run before that did not stop; 0: none */
 	atomic_bool is_stopping, is_paused, is_flipped, is_draining;
 
@@ -157,7 +171,8 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 int step_resolve(struct migrate *migrate, const struct intent *intent, const struct object *object) MUST_CHECK;
 /* The parts of a CREATE, for batch.c. */
 int step_perform_create(struct migrate *migrate, const struct intent *intent, const struct look *look,
-			const struct locator *dir, struct locator *ret_created) MUST_CHECK;
+			const struct locator *dir, struct locator *ret_created,
+			struct store_file **ret_file) MUST_CHECK;
 void step_record_create_locked(struct migrate *migrate, const struct intent *intent,
 			       const struct object *object, const struct locator *created,
 			       const struct store_attr *attr);
@@ -176,9 +191,9 @@ void reconcile_end(struct worker *worker, struct marks_task *task, int r);
 void batch_work(struct worker *worker, struct marks_task *first);
 struct batch *batch_new(void); /* ended by free() */
 /* The work on an object that this worker has just created on the target: @object with
- * both locators, @attr as it was created after. */
+ * both locators, @attr as it was created after, @file (taken) the target's if it is open. */
 void object_work_new(struct worker *worker, struct marks_task *task, const struct object *object,
-		     const struct store_attr *attr);
+		     const struct store_attr *attr, struct store_file *file);
 void object_work(struct worker *worker, struct marks_task *task);
 void object_work_data(struct worker *worker, struct marks_task *task);
 void scan_work(struct worker *worker, struct marks_task *task);
@@ -205,8 +220,9 @@ struct xattr_result {
 	mode_t group_bits;
 };
 
-/* Makes the extended attributes equal. @is_new: the target's object has none yet. */
-int xattr_sync(struct worker *worker, const struct object *object, bool is_new,
+/* Makes the extended attributes equal. @is_new: the target's object has none yet; @file: the
+ * source's if it is open, or NULL. */
+int xattr_sync(struct worker *worker, const struct object *object, struct store_file *file, bool is_new,
 	       struct xattr_result *ret_result) MUST_CHECK;
 
 /* ---- commit.c ----------------------------------------------------------------- */

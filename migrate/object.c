@@ -308,12 +308,47 @@ static void count_done(struct object_work *w, const struct xattr_result *xattrs)
 	w->m->copied_objects++;
 }
 
+static bool is_whole(const struct marks_task *task)
+{
+	return task->range_count == 1 && task->ranges[0].offset == 0 && task->ranges[0].end == MARKS_INFINITY;
+}
+
+/*
+ * After a gap, a change of an object that no scan has compared yet. Working off that
+ * change alone would write down the ctime of now, and hide from the scan what happened in
+ * the gap; and a directory that moves may never be seen by one. So it is marked whole
+ * first, or scanned.
+ */
+static int compare_first(struct object_work *w)
+{
+	struct migrate *m = w->m;
+	bool is_dir = S_ISDIR(w->object.type);
+	int r;
+
+	if (!m->has_gap || (!is_dir && !S_ISREG(w->object.type)))
+		return 0;
+	if (compared_add(&m->compared, w->object.id) || (!is_dir && is_whole(w->task)))
+		return 0;
+	marks_lock(m->config.marks);
+	if (is_dir)
+		marks_put_scan_locked(m->config.marks, w->object.id, /* is_compare= */ true);
+	else
+		marks_put_whole_locked(m->config.marks, w->object.id, w->source.size, false);
+	r = journal_flush(m->config.journal, marks_unlock(m->config.marks));
+	if (r < 0)
+		return r;
+	return is_dir ? 0 : MIGRATE_E_AGAIN;
+}
+
 static int make_equal(struct object_work *w)
 {
 	struct xattr_result xattrs = { .has_mask = false };
 	uint64_t bytes = 0;
 	int r;
 
+	r = compare_first(w);
+	if (r != 0)
+		return r;
 	if (S_ISREG(w->object.type)) {
 		r = claimed_bytes(w, MIGRATE_OBJECT_BYTES_MAX, &bytes);
 		if (r < 0)
@@ -331,7 +366,7 @@ static int make_equal(struct object_work *w)
 	if (r == 0)
 		r = set_size_and_owner(w);
 	if (r == 0)
-		r = xattr_sync(w->worker, &w->object, w->is_fresh, &xattrs);
+		r = xattr_sync(w->worker, &w->object, w->source_file, w->is_fresh, &xattrs);
 	if (r == 0)
 		r = set_mode_and_times(w, &xattrs);
 	if (r != 0)
@@ -376,13 +411,14 @@ void object_work(struct worker *worker, struct marks_task *task)
 }
 
 void object_work_new(struct worker *worker, struct marks_task *task, const struct object *object,
-		     const struct store_attr *attr)
+		     const struct store_attr *attr, struct store_file *file)
 {
 	struct object_work w = {
 		.worker = worker,
 		.m = worker->migrate,
 		.task = task,
 		.object = *object,
+		.target_file = file,
 		.synced = { .mode = 0, .uid = attr->uid, .gid = attr->gid },
 		.has_owner = true,
 	};

@@ -84,6 +84,8 @@ static int compare_name(struct scan *s, const char *name)
 	}
 	if (!look.id || locator_is_null(&look.object.locator[s->m->to]))
 		return 0; /* its name mark brings all with it */
+	if (compared_add(&s->m->compared, look.id))
+		return 0; /* by another name, or by its own work (object.c) */
 
 	r = journal_synced_get(s->m->config.journal, look.id, &synced);
 	if (r < 0)
