@@ -148,6 +148,7 @@ test_cleanup()
 	trap - EXIT INT TERM HUP
 	set +e
 	((status == 0 || status == 77)) || show_state
+	exec 2>/dev/null # what is killed below need not be announced
 	kill "$WATCHDOG" 2>/dev/null
 	cd /
 	for entry in "${WRITERS[@]}"; do
@@ -164,7 +165,7 @@ test_cleanup()
 		ganesha_stop "$dir"
 	done
 	if ((status != 0)) && [[ ${FERRYFS_TEST_KEEP:-} == 1 ]]; then
-		printf "kept: '%s'\n" "$T" >&2
+		printf "kept: '%s'\n" "$T"
 		exit "$status"
 	fi
 	mounts_below | while read -r mount _; do

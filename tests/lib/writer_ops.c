@@ -1238,6 +1238,23 @@ static void adopt_some(void)
 	closedir(dir);
 }
 
+/* What is created in the shared directory gets its group, and no ACL from it. */
+static void prepare_shared(void)
+{
+	struct model_node *shared = run.model.nodes[MODEL_SHARED];
+	char path[PATH_MAX];
+	struct stat st;
+
+	must_path(shared, /* name= */ NULL, path);
+	if (removexattr(path, "system.posix_acl_default") < 0 && errno != ENODATA &&
+	    errno != EOPNOTSUPP)
+		fail(errno, "removing the default ACL of '%s'", escaped(path));
+	if (stat(path, &st) < 0)
+		fail(errno, "stat of '%s'", escaped(path));
+	shared->mode = st.st_mode;
+	shared->gid = st.st_gid;
+}
+
 static void find_out_about_others(void)
 {
 	struct op op = { .mode = S_IFREG };
@@ -1279,6 +1296,8 @@ static void start(const struct writer_options *options)
 		if (options->shared)
 			adopt_some();
 	}
+	if (options->shared)
+		prepare_shared();
 	find_out_about_others();
 }
 
