@@ -237,8 +237,12 @@ static int bring_x(struct name_work *w)
 			intent.op = INTENT_LINK;
 	}
 	r = step_run(w->worker, &intent, &w->x);
-	if (r == -EINVAL && S_ISDIR(w->x.object.type))
-		r = break_chain(w, w->place.dir);
+	if (r == -EINVAL && S_ISDIR(w->x.object.type)) {
+		int broken = break_chain(w, w->place.dir);
+
+		/* Not above any more: somebody else has broken it, and nothing is done yet. */
+		r = broken == 0 ? r : broken;
+	}
 	return r;
 }
 
