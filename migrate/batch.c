@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "migrate/migrate_internal.h"
+#include "util/cleanup.h"
 
 struct batch_name {
 	struct marks_task task;	  /* the name's claim */
@@ -22,6 +23,7 @@ struct batch_name {
 	struct object paired;
 	struct intent intent;
 	struct locator created;
+	struct store_file *file; /* of what was created, or NULL */
 	bool is_eligible;
 	int result;
 };
@@ -135,8 +137,10 @@ static void announce(struct worker *worker, struct batch *b)
 		journal_put_intent(journal, &n->intent);
 	}
 	r = journal_flush(journal, journal_submit(journal));
-	for (unsigned i = 0; i < b->create_count; i++)
+	for (unsigned i = 0; i < b->create_count; i++) {
 		b->creates[i]->result = r;
+		b->creates[i]->file = NULL;
+	}
 }
 
 static void create(struct migrate *m, struct batch *b)
@@ -146,7 +150,7 @@ static void create(struct migrate *m, struct batch *b)
 
 		if (n->result == 0)
 			n->result = step_perform_create(m, &n->intent, &n->x, &n->dir.locator[m->to],
-							&n->created);
+							&n->created, &n->file);
 	}
 }
 
@@ -198,9 +202,10 @@ static void finish(struct worker *worker, struct batch_name *n)
 		m->bytes_seen += S_ISREG(n->x.attr.mode) ? n->x.attr.size : 0;
 	}
 	if (n->object.kind == MARKS_OBJECT && n->result == 0)
-		object_work_new(worker, &n->object, &n->paired, &n->x.attr);
+		object_work_new(worker, &n->object, &n->paired, &n->x.attr, TAKE_PTR(n->file));
 	else if (n->object.kind == MARKS_OBJECT)
 		migrate_keep(m, &n->object, n->result);
+	n->file = store_file_close(n->file);
 	reconcile_end(worker, &n->task, n->result == -EEXIST ? MIGRATE_E_FOREIGN : n->result);
 }
 

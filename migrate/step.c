@@ -139,7 +139,8 @@ static int record(struct migrate *m, const struct intent *intent, const struct o
 /* ---- perform ----------------------------------------------------------------- */
 
 int step_perform_create(struct migrate *m, const struct intent *intent, const struct look *look,
-			const struct locator *dir, struct locator *ret_created)
+			const struct locator *dir, struct locator *ret_created,
+			struct store_file **ret_file)
 {
 	/* Wide permissions come last, with the ACL: copying must not widen access. */
 	struct store_new new = {
@@ -159,7 +160,7 @@ int step_perform_create(struct migrate *m, const struct intent *intent, const st
 			return r == -ENOENT || r == -ESTALE ? MIGRATE_E_AGAIN : r;
 		new.link_target = link_target;
 	}
-	return store_create(m->target, dir, intent->place.name, &new, ret_created, &attr);
+	return store_create_open(m->target, dir, intent->place.name, &new, ret_created, &attr, ret_file);
 }
 
 /* Not every target can refuse to replace: then look first. The name is claimed here, so
@@ -210,6 +211,7 @@ static int perform_remove(struct migrate *m, const struct intent *intent, const 
 static int perform(struct migrate *m, const struct intent *intent, const struct object *object,
 		   const struct look *look, struct locator *ret_created)
 {
+	struct store_file *file = NULL;
 	struct locator dir;
 	int r;
 
@@ -218,7 +220,9 @@ static int perform(struct migrate *m, const struct intent *intent, const struct 
 		return r;
 	switch (intent->op) {
 	case INTENT_CREATE:
-		return step_perform_create(m, intent, look, &dir, ret_created);
+		r = step_perform_create(m, intent, look, &dir, ret_created, &file);
+		file = store_file_close(file);
+		return r;
 	case INTENT_LINK:
 		return store_link(m->target, &object->locator[m->to], &dir, intent->place.name);
 	case INTENT_RENAME:

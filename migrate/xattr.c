@@ -30,7 +30,8 @@ static bool is_acl(const char *name)
 }
 
 /* Reads a list or a value whole, whatever its size; an empty one has size 0. */
-static ssize_t read_whole(struct store *store, const struct locator *object, const char *name, char **ret)
+static ssize_t read_whole(struct store *store, const struct locator *object, struct store_file *file,
+			  const char *name, char **ret)
 {
 	_cleanup_free_ char *buffer = NULL;
 	size_t room = 256;
@@ -41,8 +42,10 @@ static ssize_t read_whole(struct store *store, const struct locator *object, con
 		buffer = malloc(room);
 		if (!buffer)
 			return -ENOMEM;
-		n = name ? store_getxattr(store, object, name, buffer, room) :
-			   store_listxattr(store, object, buffer, room);
+		n = !name && file ? store_file_listxattr(file, buffer, room) : -EOPNOTSUPP;
+		if (n == -EOPNOTSUPP)
+			n = name ? store_getxattr(store, object, name, buffer, room) :
+				   store_listxattr(store, object, buffer, room);
 		if (n != -ERANGE || room >= MIGRATE_XATTR_BYTES_MAX)
 			break;
 		room = MIGRATE_XATTR_BYTES_MAX;
@@ -52,9 +55,10 @@ static ssize_t read_whole(struct store *store, const struct locator *object, con
 	return n;
 }
 
-static int read_list(struct store *store, const struct locator *object, struct list *ret_list)
+static int read_list(struct store *store, const struct locator *object, struct store_file *file,
+		     struct list *ret_list)
 {
-	ssize_t n = read_whole(store, object, NULL, &ret_list->names);
+	ssize_t n = read_whole(store, object, file, NULL, &ret_list->names);
 
 	if (n == -EOPNOTSUPP)
 		n = 0;
@@ -106,7 +110,7 @@ static int lose(struct migrate *m, const struct object *object, const char *name
 	result->has_lost_acl = true;
 	if (strcmp(name, ACL_ACCESS) != 0)
 		return 0;
-	n = read_whole(m->source, &object->locator[m->from], name, &value);
+	n = read_whole(m->source, &object->locator[m->from], NULL, name, &value);
 	if (n < 0)
 		return n == -ENODATA ? 0 : (int)n;
 	return acl_group_bits(value, (size_t)n, result);
@@ -122,11 +126,11 @@ static int carry(struct migrate *m, const struct object *object, const char *nam
 
 	if (is_acl(name) ? !caps->has_acl : !caps->has_xattr)
 		return lose(m, object, name, result);
-	n = read_whole(m->source, &object->locator[m->from], name, &value);
+	n = read_whole(m->source, &object->locator[m->from], NULL, name, &value);
 	if (n < 0)
 		return n == -ENODATA ? 0 : (int)n; /* removed meanwhile: marked again */
 	if (list_has(target_list, name)) {
-		n_there = read_whole(m->target, &object->locator[m->to], name, &there);
+		n_there = read_whole(m->target, &object->locator[m->to], NULL, name, &there);
 		if (n_there == n && memcmp(value, there, (size_t)n) == 0)
 			return 0;
 	}
@@ -153,7 +157,7 @@ static int drop_others(struct migrate *m, const struct object *object, const str
 	return 0;
 }
 
-int xattr_sync(struct worker *worker, const struct object *object, bool is_new,
+int xattr_sync(struct worker *worker, const struct object *object, struct store_file *file, bool is_new,
 	       struct xattr_result *ret_result)
 {
 	struct migrate *m = worker->migrate;
@@ -162,9 +166,9 @@ int xattr_sync(struct worker *worker, const struct object *object, bool is_new,
 	const struct store_caps *caps = store_caps(m->target);
 	int r;
 
-	r = read_list(m->source, &object->locator[m->from], &source_list);
+	r = read_list(m->source, &object->locator[m->from], file, &source_list);
 	if (r == 0 && !is_new && (caps->has_xattr || caps->has_acl))
-		r = read_list(m->target, &object->locator[m->to], &target_list);
+		r = read_list(m->target, &object->locator[m->to], NULL, &target_list);
 	for (size_t at = 0; r == 0 && at < source_list.size; at += strlen(source_list.names + at) + 1)
 		r = carry(m, object, source_list.names + at, &target_list, &result);
 	if (r == 0)

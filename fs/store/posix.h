@@ -100,6 +100,9 @@ int posix_removexattr(struct store *store, const struct locator *object, const c
 
 /* ---- posix_create.c ------------------------------------------------------ */
 
+int posix_create_open(struct store *store, const struct locator *dir, const char *name,
+		      const struct store_new *new, struct locator *ret_locator,
+		      struct store_attr *ret_attr, struct store_file **ret_file);
 int posix_create(struct store *store, const struct locator *dir, const char *name,
 		 const struct store_new *new, struct locator *ret_locator,
 		 struct store_attr *ret_attr);
@@ -139,6 +142,7 @@ int posix_file_fd(const struct store_file *file);
 ssize_t posix_read(struct store_file *file, void *buffer, size_t size, uint64_t offset);
 int posix_write(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		bool is_stable);
+ssize_t posix_file_listxattr(struct store_file *file, char *list, size_t size);
 int posix_file_getattr(struct store_file *file, struct store_attr *ret_attr);
 int posix_file_setattr(struct store_file *file, const struct store_setattr *set,
 		       struct store_attr *ret_attr);

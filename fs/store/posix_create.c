@@ -124,11 +124,11 @@ static int finish(struct posix_store *store, int fd, const struct store_new *new
 	return posix_identify(fd, ret_locator, ret_attr);
 }
 
-int posix_create(struct store *base, const struct locator *dir, const char *name,
-		 const struct store_new *new, struct locator *ret_locator,
-		 struct store_attr *ret_attr)
+/* *@ret_fd: open read-write if it is a regular file, else O_PATH or so. */
+static int create(struct posix_store *store, const struct locator *dir, const char *name,
+		  const struct store_new *new, struct locator *ret_locator, struct store_attr *ret_attr,
+		  int *ret_fd)
 {
-	struct posix_store *store = posix_store(base);
 	_cleanup_ref_ struct posix_ref ref = POSIX_REF_NULL;
 	_cleanup_close_ int fd = -1;
 	int r;
@@ -150,7 +150,33 @@ int posix_create(struct store *base, const struct locator *dir, const char *name
 	if (r < 0)
 		(void)unlinkat(ref.fd, name,
 			       S_ISDIR(new->mode) ? AT_REMOVEDIR : 0); /* the error before counts */
+	else
+		*ret_fd = TAKE_FD(fd);
 	return r;
+}
+
+int posix_create(struct store *base, const struct locator *dir, const char *name,
+		 const struct store_new *new, struct locator *ret_locator,
+		 struct store_attr *ret_attr)
+{
+	_cleanup_close_ int fd = -1;
+
+	return create(posix_store(base), dir, name, new, ret_locator, ret_attr, &fd);
+}
+
+int posix_create_open(struct store *base, const struct locator *dir, const char *name,
+		      const struct store_new *new, struct locator *ret_locator,
+		      struct store_attr *ret_attr, struct store_file **ret_file)
+{
+	_cleanup_close_ int fd = -1;
+	int r;
+
+	r = create(posix_store(base), dir, name, new, ret_locator, ret_attr, &fd);
+	if (r < 0)
+		return r;
+	/* It can be opened again: no memory is no failure. */
+	*ret_file = S_ISREG(new->mode) ? posix_file_new(posix_store(base), TAKE_FD(fd)) : NULL;
+	return 0;
 }
 
 static int open_tmpfile(int dir_fd, const struct store_new *new, bool is_linkable)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "util/cleanup.h"
@@ -169,6 +170,13 @@ int posix_write(struct store_file *file, const void *buffer, size_t size, uint64
 		done += (size_t)n;
 	}
 	return 0;
+}
+
+ssize_t posix_file_listxattr(struct store_file *file, char *list, size_t size)
+{
+	ssize_t n = flistxattr(fd_of(file), list, size);
+
+	return n < 0 ? -errno : n;
 }
 
 int posix_file_getattr(struct store_file *file, struct store_attr *ret_attr)

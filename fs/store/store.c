@@ -11,6 +11,8 @@
 
 #include "fs/store/store_ops.h"
 
+#include <errno.h>
+
 /* What is longer than NAME_MAX is left to the file system's ENAMETOOLONG: the
  * kernel hands on what clients ask for. */
 static void assert_name(const char *name)
@@ -121,6 +123,21 @@ int store_create(struct store *store, const struct locator *dir, const char *nam
 	assert(ret_locator);
 	assert(ret_attr);
 	return store->ops->create(store, dir, name, new, ret_locator, ret_attr);
+}
+
+int store_create_open(struct store *store, const struct locator *dir, const char *name,
+		      const struct store_new *new, struct locator *ret_locator,
+		      struct store_attr *ret_attr, struct store_file **ret_file)
+{
+	int r;
+
+	assert(ret_file);
+	if (store->ops->create_open)
+		return store->ops->create_open(store, dir, name, new, ret_locator, ret_attr, ret_file);
+	r = store_create(store, dir, name, new, ret_locator, ret_attr);
+	if (r == 0)
+		*ret_file = NULL;
+	return r;
 }
 
 int store_tmpfile(struct store *store, const struct locator *dir, const struct store_new *new,
@@ -297,6 +314,13 @@ int store_file_getattr(struct store_file *file, struct store_attr *ret_attr)
 	assert(file);
 	assert(ret_attr);
 	return file->ops->file_getattr(file, ret_attr);
+}
+
+ssize_t store_file_listxattr(struct store_file *file, char *list, size_t size)
+{
+	assert(file);
+	assert(list || size == 0);
+	return file->ops->file_listxattr ? file->ops->file_listxattr(file, list, size) : -EOPNOTSUPP;
 }
 
 int store_file_setattr(struct store_file *file, const struct store_setattr *set,

@@ -183,6 +183,12 @@ int store_create(struct store *store, const struct locator *dir, const char *nam
 		 const struct store_new *new, struct locator *ret_locator,
 		 struct store_attr *ret_attr) MUST_CHECK;
 
+/* The same; a regular file is left open for reading and writing where that costs nothing
+ * (*@ret_file owned by the caller), else *@ret_file is NULL. */
+int store_create_open(struct store *store, const struct locator *dir, const char *name,
+		      const struct store_new *new, struct locator *ret_locator,
+		      struct store_attr *ret_attr, struct store_file **ret_file) MUST_CHECK;
+
 /* Creates a file without a name on the file system of @dir and opens it read-write;
  * the object lives as long as *@ret_file (owned by the caller) or a link made to it
  * by store_link(). @is_linkable: not O_EXCL. */
@@ -250,6 +256,8 @@ ssize_t store_read(struct store_file *file, void *buffer, size_t size, uint64_t 
 int store_write(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		bool is_stable) MUST_CHECK;
 int store_file_getattr(struct store_file *file, struct store_attr *ret_attr) MUST_CHECK;
+/* As store_listxattr() of the open file; -EOPNOTSUPP also where only that can list. */
+ssize_t store_file_listxattr(struct store_file *file, char *list, size_t size) MUST_CHECK;
 int store_file_setattr(struct store_file *file, const struct store_setattr *set,
 		       struct store_attr *ret_attr) MUST_CHECK;
 int store_fsync(struct store_file *file, bool is_datasync) MUST_CHECK;

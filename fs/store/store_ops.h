@@ -23,6 +23,10 @@ struct store_ops {
 	int (*create)(struct store *store, const struct locator *dir, const char *name,
 		      const struct store_new *new, struct locator *ret_locator,
 		      struct store_attr *ret_attr);
+	/* May be NULL: then create() and no file. */
+	int (*create_open)(struct store *store, const struct locator *dir, const char *name,
+			   const struct store_new *new, struct locator *ret_locator,
+			   struct store_attr *ret_attr, struct store_file **ret_file);
 	int (*tmpfile)(struct store *store, const struct locator *dir, const struct store_new *new,
 		       bool is_linkable, struct locator *ret_locator, struct store_attr *ret_attr,
 		       struct store_file **ret_file);
@@ -54,6 +58,7 @@ struct store_ops {
 	int (*write)(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		     bool is_stable);
 	int (*file_getattr)(struct store_file *file, struct store_attr *ret_attr);
+	ssize_t (*file_listxattr)(struct store_file *file, char *list, size_t size); /* may be NULL */
 	int (*file_setattr)(struct store_file *file, const struct store_setattr *set,
 			    struct store_attr *ret_attr);
 	int (*fsync)(struct store_file *file, bool is_datasync);
