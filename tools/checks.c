@@ -33,7 +33,8 @@ static const char *get_string(json_t *object, const char *key)
 
 static bool overlaps(const char *a, const char *b)
 {
-	return a[0] == '/' && b[0] == '/' && (mountinfo_path_is_inside(a, b) || mountinfo_path_is_inside(b, a));
+	return a[0] == '/' && b[0] == '/' &&
+	       (mountinfo_path_is_inside(a, b) || mountinfo_path_is_inside(b, a));
 }
 
 static int check_directories_of(const struct plan *plan, const char *name, json_t *status)
@@ -41,17 +42,20 @@ static int check_directories_of(const struct plan *plan, const char *name, json_
 	const char *source = get_string(status, "source"), *target = get_string(status, "target");
 
 	if (strcmp(plan->source, source) == 0) {
-		log_error("'%s' is already being migrated, as '%s': see 'ferry status %s'", source, name, name);
+		log_error("'%s' is already being migrated, as '%s': see 'ferry status %s'", source,
+			  name, name);
 		return -EBUSY;
 	}
-	if (strcmp(plan->target, target) == 0 || overlaps(plan->target, target) || overlaps(plan->target, source)) {
-		log_error("TARGET '%s' is in the way of '%s', which migrates '%s' to '%s': give another one",
-			  plan->target, name, source, target);
+	if (strcmp(plan->target, target) == 0 || overlaps(plan->target, target) ||
+	    overlaps(plan->target, source)) {
+		log_error(
+			"TARGET '%s' is in the way of '%s', which migrates '%s' to '%s': give another one",
+			plan->target, name, source, target);
 		return -EBUSY;
 	}
 	if (overlaps(plan->source, source) || overlaps(plan->source, target)) {
-		log_error("SOURCE '%s' is in the way of '%s', which migrates '%s' to '%s'", plan->source, name,
-			  source, target);
+		log_error("SOURCE '%s' is in the way of '%s', which migrates '%s' to '%s'",
+			  plan->source, name, source, target);
 		return -EBUSY;
 	}
 	return 0;
@@ -75,8 +79,9 @@ static int check_other(void *context, const char *name)
 	if (r < 0)
 		return r;
 	if (strcmp(name, plan->name) == 0) {
-		log_error("'%s' is the name of a migration that runs as process %d: give another one with --name",
-			  name, (int)pid);
+		log_error(
+			"'%s' is the name of a migration that runs as process %d: give another one with --name",
+			name, (int)pid);
 		return -EBUSY;
 	}
 	return 0;
@@ -100,8 +105,8 @@ static int check_not_ours(const char *what, const char *path, const struct mount
 	if (!mount || strcmp(mount->type, MOUNTINFO_OURS) != 0)
 		return 0;
 	if (strcmp(mount->mountpoint, path) == 0)
-		log_error("%s '%s' is already being migrated, as '%s': see 'ferry status %s'", what, path,
-			  mount->source, mount->source);
+		log_error("%s '%s' is already being migrated, as '%s': see 'ferry status %s'", what,
+			  path, mount->source, mount->source);
 	else
 		log_error("%s '%s' is inside the mount of '%s' at '%s'", what, path, mount->source,
 			  mount->mountpoint);
@@ -127,9 +132,10 @@ int checks_mounts(const struct plan *plan, const struct mountinfo *mounts)
 	mount = mountinfo_covering(mounts, plan->source);
 	nested = mount ? mountinfo_below(mounts, mount, plan->source) : NULL;
 	if (nested) {
-		log_error("SOURCE '%s' has another file system (%s) mounted in it, at '%s': umount that, or "
-			  "migrate the parts one by one",
-			  plan->source, nested->type, nested->mountpoint);
+		log_error(
+			"SOURCE '%s' has another file system (%s) mounted in it, at '%s': umount that, or "
+			"migrate the parts one by one",
+			plan->source, nested->type, nested->mountpoint);
 		return -EBUSY;
 	}
 	return 0;
@@ -143,7 +149,8 @@ static int check_apart(const struct mountinfo *mounts, const char *inner_what, c
 	if (!mountinfo_is_inside(mounts, inner, outer))
 		return 0;
 	if (mountinfo_is_inside(mounts, outer, inner))
-		log_error("%s '%s' is the same directory as %s '%s'", inner_what, inner, outer_what, outer);
+		log_error("%s '%s' is the same directory as %s '%s'", inner_what, inner, outer_what,
+			  outer);
 	else
 		log_error("%s '%s' is inside %s '%s'", inner_what, inner, outer_what, outer);
 	return -EINVAL;
@@ -172,14 +179,17 @@ int checks_overlap(const struct plan *plan, const struct mountinfo *mounts)
 	if (!plan->is_url)
 		r = check_both_apart(mounts, "SOURCE", plan->source, "TARGET", plan->target);
 	if (r == 0 && is_at)
-		r = check_both_apart(mounts, "the mount point", plan->mount, "SOURCE", plan->source);
+		r = check_both_apart(mounts, "the mount point", plan->mount, "SOURCE",
+				     plan->source);
 	if (r == 0 && is_at && !plan->is_url)
-		r = check_both_apart(mounts, "the mount point", plan->mount, "TARGET", plan->target);
+		r = check_both_apart(mounts, "the mount point", plan->mount, "TARGET",
+				     plan->target);
 	for (size_t i = 0; i < ARRAY_SIZE(outer) && r == 0; i++) {
 		if (!outer[i].path)
 			continue;
 		/* The daemon must never wait for its own mount, nor copy its own journal. */
-		r = check_apart(mounts, "the state directory", plan->state.path, outer[i].what, outer[i].path);
+		r = check_apart(mounts, "the state directory", plan->state.path, outer[i].what,
+				outer[i].path);
 		if (r == 0 && plan->log[0])
 			r = check_apart(mounts, "the log", plan->log, outer[i].what, outer[i].path);
 	}

@@ -18,7 +18,7 @@ static void complain(const char *format, va_list args)
 
 	if (vasprintf(&text, format, args) < 0)
 		text = NULL;
-	safe = text ? text_escape(text) : NULL;
+	safe = text ? text_printable(text) : NULL;
 	fprintf(stderr, "ferry: %s\n", safe ? safe : "out of memory");
 }
 
@@ -53,7 +53,8 @@ int client_option(int argc, char *argv[], const struct option *options)
 	else if (option == '?' && optopt)
 		client_usage("'%s' has no option '-%c' (see 'ferry --help')", argv[0], optopt);
 	else if (option == '?')
-		client_usage("'%s' has no option '%s' (see 'ferry --help')", argv[0], argv[optind - 1]);
+		client_usage("'%s' has no option '%s' (see 'ferry --help')", argv[0],
+			     argv[optind - 1]);
 	else
 		return option;
 	return '?';
@@ -70,17 +71,18 @@ int client_operand(int argc, char *argv[], const char **ret_name)
 /* ---- finding ------------------------------------------------------------- */
 
 struct search {
-	const char *path;	/* of a mount or a source; NULL: any */
+	const char *path; /* of a mount or a source; NULL: any */
 	unsigned count;
 	char name[TEXT_NAME_MAX + 1]; /* the last one found */
-	char *names;			/* all of them, for people; owned */
+	char *names;		      /* all of them, for people; owned */
 };
 
 static int search_add(struct search *search, const char *name)
 {
 	char *names;
 
-	if (asprintf(&names, "%s%s%s", search->names ? search->names : "", search->names ? ", " : "", name) < 0)
+	if (asprintf(&names, "%s%s%s", search->names ? search->names : "",
+		     search->names ? ", " : "", name) < 0)
 		return -ENOMEM;
 	free(search->names);
 	search->names = names;
@@ -118,12 +120,15 @@ static char *trim_path(const char *path)
 	return trimmed;
 }
 
-static int search_result(const struct search *search, const char *wanted, char ret_name[static TEXT_NAME_MAX + 1])
+static int search_result(const struct search *search, const char *wanted,
+			 char ret_name[static TEXT_NAME_MAX + 1])
 {
 	if (search->count == 0 && wanted)
-		return client_failed("no migration has '%s' as its mount or source: see 'ferry list'", wanted);
+		return client_failed(
+			"no migration has '%s' as its mount or source: see 'ferry list'", wanted);
 	if (search->count == 0)
-		return client_failed("no migration is running: start one with 'ferryfs SOURCE TARGET'");
+		return client_failed(
+			"no migration is running: start one with 'ferryfs SOURCE TARGET'");
 	if (search->count > 1)
 		return client_usage("several migrations are running, name one: %s", search->names);
 	strcpy(ret_name, search->name);
@@ -148,8 +153,8 @@ int client_find(const char *wanted, char ret_name[static TEXT_NAME_MAX + 1])
 			return client_failed("out of memory");
 	}
 	r = wire_each(search_each, &search);
-	r = r < 0 ? client_failed("cannot list '%s': %s", WIRE_DIR, strerror(-r)) :
-		    search_result(&search, wanted, ret_name);
+	r = r < 0 ? client_failed("cannot list '%s': %s", WIRE_DIR, strerror(-r))
+		  : search_result(&search, wanted, ret_name);
 	free(search.names);
 	return r;
 }
@@ -245,7 +250,7 @@ bool client_has(json_t *object, const char *path)
 
 void client_print(const char *string)
 {
-	_cleanup_free_ char *safe = text_escape(string);
+	_cleanup_free_ char *safe = text_printable(string);
 
 	fputs(safe ? safe : "?", stdout);
 }

@@ -47,7 +47,8 @@ int client_find(const char *wanted, char ret_name[static TEXT_NAME_MAX + 1]) MUS
 
 /* Asks @name for @command with @arguments (taken, may be NULL) and waits for ever. 0 and
  * a reply that is ok (the caller's), or the exit code. */
-int client_call(const char *name, const char *command, json_t *arguments, json_t **ret_reply) MUST_CHECK;
+int client_call(const char *name, const char *command, json_t *arguments,
+		json_t **ret_reply) MUST_CHECK;
 
 /* A member of @object, by a path like "backlog.bytes"; "", 0, or false where there is none. */
 const char *client_string(json_t *object, const char *path);

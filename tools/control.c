@@ -22,8 +22,8 @@
 enum { DIR_TRIES_MAX = 8, BACKLOG_MAX = 16 };
 
 struct client {
-	int fd;	     /* -1: free */
-	uint64_t id; /* never used twice */
+	int fd;		/* -1: free */
+	uint64_t id;	/* never used twice */
 	bool is_asking; /* its request is being worked on: no other is read */
 	size_t length;	/* of what has come of the next request */
 	char *line;	/* WIRE_LINE_MAX bytes */
@@ -118,9 +118,10 @@ static void unbind_socket(struct control *control)
 
 	if (control->listen_fd < 0)
 		return;
-	(void)flock(control->dir_fd, LOCK_EX); /* cannot fail but by a signal, and those are blocked */
-	(void)unlink(address.sun_path);	       /* if it is gone, somebody was quicker */
-	(void)rmdir(WIRE_DIR);		       /* not empty: others live */
+	(void)flock(control->dir_fd,
+		    LOCK_EX);		/* cannot fail but by a signal, and those are blocked */
+	(void)unlink(address.sun_path); /* if it is gone, somebody was quicker */
+	(void)rmdir(WIRE_DIR);		/* not empty: others live */
 	control->listen_fd = fd_close(control->listen_fd);
 	control->dir_fd = fd_close(control->dir_fd);
 }
@@ -151,7 +152,7 @@ int control_open(const char *name, struct control **ret_control)
 		if (r == 0)
 			control->listen_fd = fd;
 		else
-			(void)fd_close(fd); /* unused */
+			(void)fd_close(fd);	       /* unused */
 		(void)flock(control->dir_fd, LOCK_UN); /* closing would do it too */
 	}
 	if (r < 0) {
@@ -199,8 +200,8 @@ static void *work(void *argument)
 }
 
 /* Hands a request over; false when there is one already. */
-static bool start_job(struct control *control, const struct control_command *command, struct client *client,
-		      json_t *request)
+static bool start_job(struct control *control, const struct control_command *command,
+		      struct client *client, json_t *request)
 {
 	bool is_free;
 
@@ -263,7 +264,9 @@ static void client_ask(struct control *control, struct client *client, json_t *r
 	json_t *reply = NULL;
 
 	if (!command) {
-		client_reply(client, wire_error("no such command; is ferry of the same version as ferryfs?"));
+		client_reply(
+			client,
+			wire_error("no such command; is ferry of the same version as ferryfs?"));
 		return;
 	}
 	client->is_asking = true;
@@ -273,7 +276,8 @@ static void client_ask(struct control *control, struct client *client, json_t *r
 		return;
 	}
 	if (!start_job(control, command, client, request))
-		client_reply(client, wire_error("busy with another command, try again when it is done"));
+		client_reply(client,
+			     wire_error("busy with another command, try again when it is done"));
 }
 
 /* Takes what has come, and runs the first whole request of it. */
@@ -283,7 +287,8 @@ static void client_read(struct control *control, struct client *client)
 	const char *end;
 	ssize_t n;
 
-	n = recv(client->fd, client->line + client->length, WIRE_LINE_MAX - client->length, MSG_DONTWAIT);
+	n = recv(client->fd, client->line + client->length, WIRE_LINE_MAX - client->length,
+		 MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
@@ -377,10 +382,10 @@ static void *talk(void *argument)
 		for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
 			const struct client *client = &control->clients[i];
 
-			/* Of one that is being worked for only the hang-up matters. */
+			/* Of one that is being worked for only the hang-up matters (POLLHUP). */
 			fds[CLIENTS + i] = (struct pollfd){
 				.fd = client->fd,
-				.events = client->is_asking ? POLLRDHUP : POLLIN,
+				.events = client->is_asking ? 0 : POLLIN,
 			};
 		}
 		if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
@@ -392,11 +397,12 @@ static void *talk(void *argument)
 		for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
 			struct client *client = &control->clients[i];
 
-			if (!fds[CLIENTS + i].revents || client->fd < 0 || client->fd != fds[CLIENTS + i].fd)
+			if (!fds[CLIENTS + i].revents || client->fd < 0 ||
+			    client->fd != fds[CLIENTS + i].fd)
 				continue;
-			if (client->is_asking && fds[CLIENTS + i].events == POLLRDHUP)
+			if (fds[CLIENTS + i].events == 0)
 				client_close(client);
-			else if (!client->is_asking)
+			else
 				client_read(control, client);
 		}
 		if (fds[LISTEN].revents)

@@ -34,7 +34,8 @@ struct control_command {
 int control_open(const char *name, struct control **ret_control) MUST_CHECK;
 
 /* Starts to answer by @commands (borrowed until control_stop(), ended by an empty name). */
-int control_start(struct control *control, const struct control_command *commands, void *context) MUST_CHECK;
+int control_start(struct control *control, const struct control_command *commands,
+		  void *context) MUST_CHECK;
 
 /* Whether a long command is under way. Thread-safe. */
 bool control_is_busy(struct control *control);

@@ -32,7 +32,8 @@ static int open_database(struct part *part, sqlite3 **ret_db)
 {
 	char path[512];
 
-	(void)snprintf(path, sizeof(path), "%s/" DATABASE, part->dir); /* a cut path fails to open */
+	(void)snprintf(path, sizeof(path), "%s/" DATABASE,
+		       part->dir); /* a cut path fails to open */
 	if (sqlite3_open(path, ret_db) != SQLITE_OK)
 		return sql_failed(part, *ret_db, path);
 	sqlite3_busy_timeout(*ret_db, BUSY_MS);
@@ -44,11 +45,13 @@ static int make_tables(struct part *part, sqlite3 *db)
 	char sql[128];
 	int r;
 
-	r = execute(part, db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-			      "CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, text BLOB);"
-			      "CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, money INTEGER);");
+	r = execute(part, db,
+		    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+		    "CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, text BLOB);"
+		    "CREATE TABLE IF NOT EXISTS accounts (id INTEGER PRIMARY KEY, money INTEGER);");
 	for (int i = 0; i < ACCOUNTS && r == 0; i++) {
-		(void)snprintf(sql, sizeof(sql), "INSERT OR IGNORE INTO accounts VALUES (%d, 1000)", i);
+		(void)snprintf(sql, sizeof(sql), "INSERT OR IGNORE INTO accounts VALUES (%d, 1000)",
+			       i);
 		r = execute(part, db, sql);
 	}
 	return r;
@@ -65,7 +68,8 @@ static int transact(struct part *part, sqlite3 *db, uint64_t id)
 		       "UPDATE accounts SET money = money - 1 WHERE id = %u;"
 		       "UPDATE accounts SET money = money + 1 WHERE id = %u;"
 		       "COMMIT",
-		       (unsigned long long)id, (unsigned)(id % 400 + 50), from, to); /* always fits */
+		       (unsigned long long)id, (unsigned)(id % 400 + 50), from,
+		       to); /* always fits */
 	return execute(part, db, sql);
 }
 
@@ -99,7 +103,8 @@ static int query(struct part *part, sqlite3 *db, const char *sql, char *ret_text
 
 	if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) == SQLITE_OK &&
 	    sqlite3_step(statement) == SQLITE_ROW) {
-		(void)snprintf(ret_text, size, "%s", (const char *)sqlite3_column_text(statement, 0)); /* cut is fine */
+		(void)snprintf(ret_text, size, "%s",
+			       (const char *)sqlite3_column_text(statement, 0)); /* cut is fine */
 		r = 0;
 	} else {
 		(void)sql_failed(part, db, sql);
@@ -127,13 +132,15 @@ static int verify(struct part *part)
 	(void)sqlite3_close(db); /* only read */
 	if (r < 0)
 		return r;
-	(void)snprintf(expected, sizeof(expected), "%llu", (unsigned long long)id); /* always fits */
+	(void)snprintf(expected, sizeof(expected), "%llu",
+		       (unsigned long long)id); /* always fits */
 	(void)snprintf(whole, sizeof(whole), "%d", ACCOUNTS * 1000);
-	printf("integrity_check: %s; %s of %s transactions, money %s of %s\n", check, count, expected, money, whole);
-	return strcmp(check, "ok") == 0 && strcmp(count, expected) == 0 && strcmp(last, expected) == 0 &&
-			       strcmp(money, whole) == 0 ?
-		       0 :
-		       -1;
+	printf("integrity_check: %s; %s of %s transactions, money %s of %s\n", check, count,
+	       expected, money, whole);
+	return strcmp(check, "ok") == 0 && strcmp(count, expected) == 0 &&
+			       strcmp(last, expected) == 0 && strcmp(money, whole) == 0
+		       ? 0
+		       : -1;
 }
 
 const struct part_kind part_database = { "database", run, verify };

@@ -92,7 +92,8 @@ static void load(const struct part *part, struct files *files)
 
 /* ---- at work ------------------------------------------------------------- */
 
-static int write_file(struct part *part, struct files *files, const char *name, unsigned slot, unsigned generation)
+static int write_file(struct part *part, struct files *files, const char *name, unsigned slot,
+		      unsigned generation)
 {
 	size_t length = make_bytes(slot, generation, files->bytes);
 	int fd = openat(files->root, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -116,7 +117,8 @@ static int replace(struct part *part, struct files *files, unsigned i)
 	if (slot->generation == 0)
 		slot->dir = (unsigned)(next_random(&files->random) % DIRS);
 	slot_name(slot->dir, i, name);
-	(void)snprintf(temporary, sizeof(temporary), "d%u/.new-%u", slot->dir, generation); /* always fits */
+	(void)snprintf(temporary, sizeof(temporary), "d%u/.new-%u", slot->dir,
+		       generation); /* always fits */
 	if (write_file(part, files, temporary, i, generation) < 0)
 		return -1;
 	if (renameat(files->root, temporary, files->root, name) < 0)
@@ -230,7 +232,8 @@ static unsigned count_names(const struct files *files)
 		fd = openat(files->root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		list = fd < 0 ? NULL : fdopendir(fd);
 		while (list && (entry = readdir(list)))
-			count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+			count +=
+				strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 		if (list)
 			closedir(list);
 	}
@@ -251,8 +254,8 @@ static int verify(struct part *part)
 		good += is_as_written(files, i);
 	}
 	there = count_names(files);
-	printf("%u of %u files as they were last written, %u other names; %u were made, moved or deleted\n", good,
-	       expected, there - good, files->done);
+	printf("%u of %u files as they were last written, %u other names; %u were made, moved or deleted\n",
+	       good, expected, there - good, files->done);
 	files_close(files);
 	return good == expected && there == expected ? 0 : -1;
 }

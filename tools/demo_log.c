@@ -14,7 +14,8 @@ enum { PAUSE_MS = 1, RECORD_BYTES = 64, SYNC_EVERY = 256 };
 
 static void make_record(uint64_t number, char record[static RECORD_BYTES + 1])
 {
-	int n = snprintf(record, RECORD_BYTES + 1, "%012llu something happened, and was written down ",
+	int n = snprintf(record, RECORD_BYTES + 1,
+			 "%012llu something happened, and was written down ",
 			 (unsigned long long)number);
 
 	memset(record + n, '.', (size_t)(RECORD_BYTES - 1 - n));
@@ -48,7 +49,8 @@ static int open_log(struct part *part, int flags)
 	char path[512];
 	int fd;
 
-	(void)snprintf(path, sizeof(path), "%s/events.log", part->dir); /* a cut path fails to open */
+	(void)snprintf(path, sizeof(path), "%s/events.log",
+		       part->dir); /* a cut path fails to open */
 	fd = open(path, flags | O_CLOEXEC, 0644);
 	return fd < 0 ? part_failed(part, path) : fd;
 }

@@ -52,14 +52,16 @@ void part_end(struct part *part)
 
 int part_failed(struct part *part, const char *operation)
 {
-	fprintf(stderr, "demo_workload: %s: %s: %s\n", part->kind->name, operation, strerror(errno));
+	fprintf(stderr, "demo_workload: %s: %s: %s\n", part->kind->name, operation,
+		strerror(errno));
 	atomic_store(part->is_over, true); /* the others need not go on */
 	return -1;
 }
 
 void part_path(const struct part *part, const char *suffix, char *ret_path, unsigned size)
 {
-	(void)snprintf(ret_path, size, "%s/%s%s", part->record, part->kind->name, suffix); /* cut paths fail to open */
+	(void)snprintf(ret_path, size, "%s/%s%s", part->record, part->kind->name,
+		       suffix); /* cut paths fail to open */
 }
 
 uint64_t part_recall(const struct part *part)
@@ -90,7 +92,8 @@ int part_remember(struct part *part, uint64_t number)
 
 void part_pause(unsigned ms)
 {
-	(void)nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000l }, NULL); /* woken early is fine */
+	(void)nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000l },
+			NULL); /* woken early is fine */
 }
 
 /* ---- run ----------------------------------------------------------------- */
@@ -127,7 +130,9 @@ static void on_signal(int signal UNUSED)
 
 static void part_init(struct part *part, unsigned i, const char *dir, const char *record)
 {
-	*part = (struct part){ .kind = kinds[i], .dir = dir, .record = record, .is_over = &is_over };
+	*part = (struct part){
+		.kind = kinds[i], .dir = dir, .record = record, .is_over = &is_over
+	};
 	part->stalls = calloc(STALLS_MAX, sizeof(*part->stalls));
 	if (!part->stalls)
 		abort();
@@ -212,6 +217,7 @@ int main(int argc, char *argv[])
 		return verify(argv[2], argv[3]);
 	if (argc == 5 && strcmp(argv[1], "longest") == 0)
 		return longest(argv[2], argv[3], argv[4]);
-	fprintf(stderr, "usage: demo_workload run|verify DIR RECORD, demo_workload longest RECORD FROM TO\n");
+	fprintf(stderr,
+		"usage: demo_workload run|verify DIR RECORD, demo_workload longest RECORD FROM TO\n");
 	return 2;
 }

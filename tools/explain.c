@@ -31,7 +31,8 @@ static const char *below_mount(const struct service *service, const char *path)
 	return path + strlen(mount);
 }
 
-static int find_id(struct service *service, enum side active, const struct locator *locator, uint64_t *ret_id)
+static int find_id(struct service *service, enum side active, const struct locator *locator,
+		   uint64_t *ret_id)
 {
 	int r = journal_object_find(service->journal, active, locator, ret_id);
 
@@ -43,7 +44,8 @@ static int find_id(struct service *service, enum side active, const struct locat
 }
 
 /* Goes from @spot, a directory, to @name in it. */
-static int step(struct service *service, enum side active, struct spot *spot, const char *name, size_t length)
+static int step(struct service *service, enum side active, struct spot *spot, const char *name,
+		size_t length)
 {
 	struct store_attr attr;
 	int r;
@@ -70,7 +72,9 @@ static int walk(struct service *service, enum side active, const char *path, str
 {
 	int r = 0;
 
-	*spot = (struct spot){ .is_root = true, .is_there = true, .mode = S_IFDIR, .id = JOURNAL_ROOT_ID };
+	*spot = (struct spot){
+		.is_root = true, .is_there = true, .mode = S_IFDIR, .id = JOURNAL_ROOT_ID
+	};
 	store_root(service->store[active], &spot->object);
 	while (r == 0) {
 		size_t length;
@@ -131,12 +135,13 @@ static json_t *marks_json(struct service *service, const struct spot *spot)
 
 	if (spot->id)
 		marks_explain_object(service->marks, spot->id, &marks);
-	return json_pack("{s:b, s:b, s:b, s:I, s:I, s:o, s:b, s:b, s:b}", "name", has_name, "scan", has_scan,
-			 "attr", marks.has_attr, "data_bytes", (json_int_t)marks.dirty_bytes, "data_groups",
-			 (json_int_t)marks.groups, "data_from",
+	return json_pack("{s:b, s:b, s:b, s:I, s:I, s:o, s:b, s:b, s:b}", "name", has_name, "scan",
+			 has_scan, "attr", marks.has_attr, "data_bytes",
+			 (json_int_t)marks.dirty_bytes, "data_groups", (json_int_t)marks.groups,
+			 "data_from",
 			 marks.has_tail ? json_integer((json_int_t)marks.tail_offset) : json_null(),
-			 "being_copied", marks.is_claimed, "being_changed", marks.is_changing, "resting",
-			 marks.is_resting);
+			 "being_copied", marks.is_claimed, "being_changed", marks.is_changing,
+			 "resting", marks.is_resting);
 }
 
 /* What the passive side has under this very name. */
@@ -146,7 +151,8 @@ static json_t *shadow_json(struct service *service, const struct spot *spot)
 
 	if (spot->is_root)
 		return json_string("same");
-	if (!spot->dir_id || journal_shadow_get(service->journal, spot->dir_id, spot->name, &id) != 0)
+	if (!spot->dir_id ||
+	    journal_shadow_get(service->journal, spot->dir_id, spot->name, &id) != 0)
 		return json_string("nothing");
 	return json_string(id == spot->id ? "same" : "other");
 }
@@ -156,16 +162,19 @@ static json_t *last_error_json(struct service *service, const char *name)
 	struct migrate_status status;
 
 	migrate_get_status(service->migrate, &status);
-	return name[0] && strstr(status.error_last, name) ? wire_text(status.error_last) : json_null();
+	return name[0] && strstr(status.error_last, name) ? wire_text(status.error_last)
+							  : json_null();
 }
 
-static json_t *spot_json(struct service *service, enum side active, const char *path, const struct spot *spot)
+static json_t *spot_json(struct service *service, enum side active, const char *path,
+			 const struct spot *spot)
 {
-	return json_pack("{s:b, s:o, s:s, s:b, s:s, s:I, s:o, s:o, s:o, s:o}", "ok", 1, "path", wire_text(path),
-			 "active", active == SIDE_A ? "source" : "target", "found", spot->is_there, "kind",
-			 spot->is_there ? kind_name(spot->mode) : "nothing", "object",
-			 (json_int_t)spot->id, "marks", marks_json(service, spot), "at_name",
-			 shadow_json(service, spot), "copied_to", target_json(service, spot->id), "last_error",
+	return json_pack("{s:b, s:o, s:s, s:b, s:s, s:I, s:o, s:o, s:o, s:o}", "ok", 1, "path",
+			 wire_text(path), "active", active == SIDE_A ? "source" : "target", "found",
+			 spot->is_there, "kind", spot->is_there ? kind_name(spot->mode) : "nothing",
+			 "object", (json_int_t)spot->id, "marks", marks_json(service, spot),
+			 "at_name", shadow_json(service, spot), "copied_to",
+			 target_json(service, spot->id), "last_error",
 			 last_error_json(service, spot->name));
 }
 
@@ -180,7 +189,8 @@ json_t *explain_json(struct service *service, const char *path)
 	if (!shown)
 		return NULL;
 	if (!below)
-		return wire_error("'%s' is not below '%s': give a path in the mount", shown, service->plan->mount);
+		return wire_error("'%s' is not below '%s': give a path in the mount", shown,
+				  service->plan->mount);
 	cutover_get_record(service->cutover, &record);
 	r = walk(service, record.active, below, &spot, &rest);
 	/* A name that is gone may still have its marks; one below a name that is gone cannot. */

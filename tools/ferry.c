@@ -13,7 +13,8 @@
 static const struct ferry_command commands[] = {
 	{ "list", "[--json]", "the migrations there are", ferry_list },
 	{ "status", "[NAME] [--json] [--watch]", "how far one is", ferry_status },
-	{ "wait", "[NAME] --converged [--timeout 60s]", "until it could fail over at once", ferry_wait },
+	{ "wait", "[NAME] --converged [--timeout 60s]", "until it could fail over at once",
+	  ferry_wait },
 	{ "failover", "[NAME] [--max-freeze 2s]", "go on from the target", ferry_failover },
 	{ "pause", "[NAME]", "copy nothing for a while", ferry_pause },
 	{ "resume", "[NAME]", "copy again", ferry_resume },
@@ -29,7 +30,8 @@ static void print_help(void)
 	       "there is only one.\n"
 	       "\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		printf("  %-8s %-37s %s\n", commands[i].name, commands[i].arguments, commands[i].summary);
+		printf("  %-8s %-37s %s\n", commands[i].name, commands[i].arguments,
+		       commands[i].summary);
 	printf("\n"
 	       "Exit code: 0 done, 1 failed, 2 wrong usage.\n");
 }

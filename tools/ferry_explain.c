@@ -17,7 +17,9 @@ static void fact(const char *label, const char *text)
 
 static bool has_data_mark(json_t *reply)
 {
-	return client_number(reply, "marks.data_bytes") + client_number(reply, "marks.data_groups") > 0 ||
+	return client_number(reply, "marks.data_bytes") +
+			       client_number(reply, "marks.data_groups") >
+		       0 ||
 	       client_has(reply, "marks.data_from");
 }
 
@@ -37,9 +39,10 @@ static void print_marks(json_t *reply)
 	if (has_data_mark(reply)) {
 		printf("  %-10s data: %s to copy%s\n", "mark",
 		       text_put_bytes(bytes, client_number(reply, "marks.data_bytes")),
-		       client_has(reply, "marks.data_from") && client_number(reply, "marks.data_from") == 0 ?
-			       " (all of it)" :
-			       "");
+		       client_has(reply, "marks.data_from") &&
+				       client_number(reply, "marks.data_from") == 0
+			       ? " (all of it)"
+			       : "");
 		has_any = true;
 	}
 	if (client_bool(reply, "marks.attr")) {
@@ -47,7 +50,8 @@ static void print_marks(json_t *reply)
 		has_any = true;
 	}
 	if (!has_any && client_bool(reply, "found") && client_number(reply, "object") == 0)
-		fact("marks", "none, for it has not been seen yet: its directory is still to be listed");
+		fact("marks",
+		     "none, for it has not been seen yet: its directory is still to be listed");
 	else if (!has_any)
 		fact("marks", "none: both sides are equal here");
 	if (client_bool(reply, "marks.being_copied"))
@@ -55,7 +59,8 @@ static void print_marks(json_t *reply)
 	if (client_bool(reply, "marks.being_changed"))
 		fact("now", "it is being changed");
 	if (client_bool(reply, "marks.resting"))
-		fact("now", "it waits for something else on the target, or for a time after an error");
+		fact("now",
+		     "it waits for something else on the target, or for a time after an error");
 }
 
 static void print_copy(json_t *reply)

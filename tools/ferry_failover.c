@@ -24,7 +24,8 @@ static void print_done(json_t *reply)
 
 int ferry_failover(int argc, char *argv[])
 {
-	static const struct option options[] = { { "max-freeze", required_argument, NULL, 'm' }, { 0 } };
+	static const struct option options[] = { { "max-freeze", required_argument, NULL, 'm' },
+						 { 0 } };
 	_cleanup_json_ json_t *reply = NULL;
 	uint64_t freeze_ms_max = 2000;
 	char name[TEXT_NAME_MAX + 1];
@@ -36,14 +37,16 @@ int ferry_failover(int argc, char *argv[])
 			return EXIT_USAGE;
 		if (text_parse_duration(optarg, &freeze_ms_max) < 0 || freeze_ms_max == 0 ||
 		    freeze_ms_max > 3600 * 1000)
-			return client_usage("--max-freeze takes a time such as 500ms or 2s, up to an hour, not '%s'",
-					    optarg);
+			return client_usage(
+				"--max-freeze takes a time such as 500ms or 2s, up to an hour, not '%s'",
+				optarg);
 	}
 	r = client_operand(argc, argv, &wanted);
 	if (r == 0)
 		r = client_find(wanted, name);
 	if (r == 0)
-		r = client_call(name, "failover", json_pack("{s:I}", "max_freeze_ms", (json_int_t)freeze_ms_max),
+		r = client_call(name, "failover",
+				json_pack("{s:I}", "max_freeze_ms", (json_int_t)freeze_ms_max),
 				&reply);
 	if (r != 0)
 		return r;

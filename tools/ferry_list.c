@@ -33,7 +33,8 @@ static bool has(json_t *list, const char *name)
 	json_t *item;
 	size_t i;
 
-	json_array_foreach(list, i, item) {
+	json_array_foreach(list, i, item)
+	{
 		if (strcmp(client_string(item, "name"), name) == 0)
 			return true;
 	}
@@ -47,10 +48,12 @@ static void add_stopped(json_t *list, const char *name)
 
 	if (has(list, name))
 		return;
-	(void)snprintf(path, sizeof(path), ABOUT_STATE_DIR "/%s", name); /* a name has up to 255 bytes */
+	(void)snprintf(path, sizeof(path), ABOUT_STATE_DIR "/%s",
+		       name); /* a name has up to 255 bytes */
 	if (about_read(path, &about) < 0)
 		return;
-	(void)json_object_set_new(about, "phase", json_string("stopped")); /* then it is shown without */
+	(void)json_object_set_new(about, "phase",
+				  json_string("stopped")); /* then it is shown without */
 	(void)json_array_append(list, about);
 }
 
@@ -83,12 +86,14 @@ static void print(json_t *list)
 		return;
 	}
 	printf("%-20s %-13s %10s  %s\n", "NAME", "PHASE", "BACKLOG", "SOURCE -> TARGET");
-	json_array_foreach(list, i, item) {
+	json_array_foreach(list, i, item)
+	{
 		char backlog[TEXT_NUMBER_BYTES] = "-";
 
 		if (client_has(item, "backlog"))
 			text_put_bytes(backlog, client_number(item, "backlog.bytes"));
-		printf("%-20s %-13s %10s  ", client_string(item, "name"), client_string(item, "phase"), backlog);
+		printf("%-20s %-13s %10s  ", client_string(item, "name"),
+		       client_string(item, "phase"), backlog);
 		client_print(client_string(item, "source"));
 		fputs(" -> ", stdout);
 		client_print(client_string(item, "target"));

@@ -90,8 +90,8 @@ static void print_baseline(json_t *status)
 		printf("done: %s objects, %s\n", count(&n, done),
 		       bytes(&n, client_number(status, "baseline.bytes_done")));
 	else
-		printf("%s of %s objects found so far, %s of %s\n", count(&n, done), count(&n, seen),
-		       bytes(&n, client_number(status, "baseline.bytes_done")),
+		printf("%s of %s objects found so far, %s of %s\n", count(&n, done),
+		       count(&n, seen), bytes(&n, client_number(status, "baseline.bytes_done")),
 		       bytes(&n, client_number(status, "baseline.bytes_seen")));
 	if (client_bool(status, "gap_open")) {
 		line("");
@@ -101,7 +101,8 @@ static void print_baseline(json_t *status)
 
 static void print_backlog(json_t *status)
 {
-	uint64_t objects = client_number(status, "backlog.objects"), names = client_number(status, "backlog.names");
+	uint64_t objects = client_number(status, "backlog.objects"),
+		 names = client_number(status, "backlog.names");
 	uint64_t scans = client_number(status, "backlog.scans");
 	struct numbers n = { 0 };
 
@@ -110,13 +111,14 @@ static void print_backlog(json_t *status)
 		puts("empty");
 	else
 		printf("%s in %s objects, %s names, %s directories to list\n",
-		       bytes(&n, client_number(status, "backlog.bytes")), count(&n, objects), count(&n, names),
-		       count(&n, scans));
+		       bytes(&n, client_number(status, "backlog.bytes")), count(&n, objects),
+		       count(&n, names), count(&n, scans));
 	n.next = 0;
 	line("rates");
 	printf("%s/s changed, %s/s copied, %.0f objects/s\n",
 	       bytes(&n, client_number(status, "rates.dirty_bytes_s")),
-	       bytes(&n, client_number(status, "rates.drain_bytes_s")), client_real(status, "rates.objects_s"));
+	       bytes(&n, client_number(status, "rates.drain_bytes_s")),
+	       client_real(status, "rates.objects_s"));
 }
 
 static void print_time_left(json_t *status)
@@ -125,7 +127,8 @@ static void print_time_left(json_t *status)
 
 	line("time left");
 	if (!client_has(status, "eta_s"))
-		puts(client_bool(status, "paused") ? "-" : "cannot be told: the backlog does not shrink");
+		puts(client_bool(status, "paused") ? "-"
+						   : "cannot be told: the backlog does not shrink");
 	else if (!client_has(status, "eta_s.high"))
 		printf("more than %s: not all directories are listed\n",
 		       duration(&n, 1000 * client_real(status, "eta_s.low")));
@@ -149,7 +152,8 @@ static void print_failover(json_t *status)
 		printf("would hold changes for about %s",
 		       duration(&n, client_real(status, "predicted_freeze_ms")));
 	if (client_has(status, "last_freeze_ms"))
-		printf(" (the last freeze took %s)", duration(&n, client_real(status, "last_freeze_ms")));
+		printf(" (the last freeze took %s)",
+		       duration(&n, client_real(status, "last_freeze_ms")));
 	putchar('\n');
 }
 
@@ -168,7 +172,8 @@ static void print_journal(json_t *status)
 
 static void print_troubles(json_t *status)
 {
-	uint64_t xattrs = client_number(status, "not_carried.xattrs"), acls = client_number(status, "not_carried.acls");
+	uint64_t xattrs = client_number(status, "not_carried.xattrs"),
+		 acls = client_number(status, "not_carried.acls");
 	struct numbers n = { 0 };
 
 	line("errors");
@@ -181,8 +186,8 @@ static void print_troubles(json_t *status)
 	}
 	if (xattrs + acls > 0) {
 		line("left out");
-		printf("xattrs of %s objects, ACLs of %s: the target cannot hold them\n", count(&n, xattrs),
-		       count(&n, acls));
+		printf("xattrs of %s objects, ACLs of %s: the target cannot hold them\n",
+		       count(&n, xattrs), count(&n, acls));
 	}
 	if (client_bool(status, "not_carried.symlink_times")) {
 		line("left out");

@@ -9,11 +9,13 @@
 /* The bare source shows again, and after a failover it is out of date. */
 static void warn_stale(json_t *reply)
 {
-	const char *source = client_string(reply, "source"), *target = client_string(reply, "target");
+	const char *source = client_string(reply, "source"),
+		   *target = client_string(reply, "target");
 
-	(void)client_failed("warning: '%s' was serving its target; what stands at '%s' now is the old source, "
-			    "as it was at the failover: use '%s', or start ferryfs again as before",
-			    client_string(reply, "name"), source, target);
+	(void)client_failed(
+		"warning: '%s' was serving its target; what stands at '%s' now is the old source, "
+		"as it was at the failover: use '%s', or start ferryfs again as before",
+		client_string(reply, "name"), source, target);
 }
 
 int ferry_stop(int argc, char *argv[])

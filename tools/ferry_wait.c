@@ -23,8 +23,9 @@ static int timed_out(const char *name, json_t *status)
 					client_number(status, "backlog.names") +
 					client_number(status, "backlog.scans"));
 	return client_failed("'%s' has not converged: %s%s, %s in %s marks to go%s%s", name,
-			     client_string(status, "phase"), client_bool(status, "paused") ? ", paused" : "",
-			     bytes, objects, client_has(status, "errors.last") ? "; last error: " : "",
+			     client_string(status, "phase"),
+			     client_bool(status, "paused") ? ", paused" : "", bytes, objects,
+			     client_has(status, "errors.last") ? "; last error: " : "",
 			     client_string(status, "errors.last"));
 }
 
@@ -47,9 +48,10 @@ static int wait_converged(const char *name, uint64_t timeout_ms)
 		if (client_bool(status, "converged"))
 			return EXIT_DONE;
 		if (client_bool(status, "marks_lost"))
-			return client_failed("'%s' cannot converge, marks were lost: 'ferry stop %s', then "
-					     "start it again",
-					     name, name);
+			return client_failed(
+				"'%s' cannot converge, marks were lost: 'ferry stop %s', then "
+				"start it again",
+				name, name);
 		if (timeout_ms && waited_ms >= timeout_ms)
 			return timed_out(name, status);
 		(void)poll(NULL, 0, POLL_MS); /* a sleep */
@@ -73,8 +75,10 @@ int ferry_wait(int argc, char *argv[])
 		if (option == '?')
 			return EXIT_USAGE;
 		is_for_converged |= option == 'c';
-		if (option == 't' && (text_parse_duration(optarg, &timeout_ms) < 0 || timeout_ms == 0))
-			return client_usage("--timeout takes a time such as 60s or 5m, not '%s'", optarg);
+		if (option == 't' &&
+		    (text_parse_duration(optarg, &timeout_ms) < 0 || timeout_ms == 0))
+			return client_usage("--timeout takes a time such as 60s or 5m, not '%s'",
+					    optarg);
 	}
 	if (!is_for_converged)
 		return client_usage("say what to wait for: --converged");

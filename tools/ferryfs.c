@@ -144,21 +144,24 @@ static int start(struct daemon *daemon)
 static void finish(struct daemon *daemon)
 {
 	_cleanup_json_ json_t *farewell = NULL;
-	bool is_failed_over = false, is_over_source = strcmp(daemon->plan.mount, daemon->plan.source) == 0;
+	bool is_failed_over = false,
+	     is_over_source = strcmp(daemon->plan.mount, daemon->plan.source) == 0;
 
 	control_stop(daemon->control);
 	if (daemon->service) {
 		is_failed_over = service_is_failed_over(daemon->service);
 		if (is_failed_over && is_over_source)
-			log_warning("what stands at '%s' now is the old source, as it was at the failover: "
-				    "start ferryfs again, or use '%s'",
-				    daemon->plan.source, daemon->plan.target);
+			log_warning(
+				"what stands at '%s' now is the old source, as it was at the failover: "
+				"start ferryfs again, or use '%s'",
+				daemon->plan.source, daemon->plan.target);
 		daemon->service = service_close(daemon->service);
 		log_info("'%s' has ended", daemon->plan.name);
 	}
-	farewell = json_pack("{s:b, s:s, s:b, s:o, s:o}", "ok", 1, "name", daemon->plan.name, "is_source_stale",
-			     is_failed_over && is_over_source, "source", wire_text(daemon->plan.source), "target",
-			     wire_text(daemon->plan.target));
+	farewell =
+		json_pack("{s:b, s:s, s:b, s:o, s:o}", "ok", 1, "name", daemon->plan.name,
+			  "is_source_stale", is_failed_over && is_over_source, "source",
+			  wire_text(daemon->plan.source), "target", wire_text(daemon->plan.target));
 	daemon->control = control_close(daemon->control, farewell);
 	daemon->signal_fd = fd_close(daemon->signal_fd);
 	daemon->timer_fd = fd_close(daemon->timer_fd);
@@ -166,7 +169,9 @@ static void finish(struct daemon *daemon)
 
 static int run(const struct options *options, int ready_fd)
 {
-	struct daemon daemon = { .options = options, .signal_fd = -1, .timer_fd = -1, .ready_fd = ready_fd };
+	struct daemon daemon = {
+		.options = options, .signal_fd = -1, .timer_fd = -1, .ready_fd = ready_fd
+	};
 	int r;
 
 	r = plan_make(options, &daemon.plan);

@@ -15,7 +15,8 @@ static void unescape_octal(char *text)
 
 	while (*text) {
 		if (text[0] == '\\' && strspn(text + 1, "01234567") >= 3) {
-			*out++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
+			*out++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 |
+					(text[3] - '0'));
 			text += 4;
 		} else {
 			*out++ = *text++;
@@ -144,7 +145,8 @@ bool mountinfo_path_is_inside(const char *inner, const char *outer)
 
 	while (length > 0 && outer[length - 1] == '/')
 		length--; /* "/" becomes empty: all is inside */
-	return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || inner[length] == '\0');
+	return strncmp(inner, outer, length) == 0 &&
+	       (inner[length] == '/' || inner[length] == '\0');
 }
 
 static bool is_parent_of_any(const struct mountinfo *mounts, const struct mount_entry *entry)
@@ -205,7 +207,8 @@ const struct mount_entry *mountinfo_below(const struct mountinfo *mounts,
 }
 
 /* Where @path is within its file system, whatever is mounted where. */
-static bool get_inner_path(const struct mount_entry *mount, const char *path, char inner[static PATH_MAX])
+static bool get_inner_path(const struct mount_entry *mount, const char *path,
+			   char inner[static PATH_MAX])
 {
 	size_t skip = strcmp(mount->mountpoint, "/") == 0 ? 0 : strlen(mount->mountpoint);
 	const char *root = strcmp(mount->root, "/") == 0 ? "" : mount->root;

@@ -19,15 +19,15 @@ enum {
 };
 
 enum { /* long options without a letter */
-	OPTION_AT = 256,
-	OPTION_NAME,
-	OPTION_STATE,
-	OPTION_LOG,
-	OPTION_WORKERS,
-	OPTION_CONNECTIONS,
-	OPTION_THREADS,
-	OPTION_HOLD_DOWN,
-	OPTION_ADOPT,
+       OPTION_AT = 256,
+       OPTION_NAME,
+       OPTION_STATE,
+       OPTION_LOG,
+       OPTION_WORKERS,
+       OPTION_CONNECTIONS,
+       OPTION_THREADS,
+       OPTION_HOLD_DOWN,
+       OPTION_ADOPT,
 };
 
 static const struct option long_options[] = {
@@ -70,8 +70,8 @@ static void print_help(void)
 	       "  -d, --debug          log what is done in detail\n"
 	       "  -h, --help           print this\n"
 	       "  -V, --version        print the version\n",
-	       OPTIONS_WORKERS_MAX, OPTIONS_CONNECTIONS_MAX, CONNECTIONS_DEFAULT, OPTIONS_THREADS_MAX,
-	       HOLD_DOWN_S_DEFAULT);
+	       OPTIONS_WORKERS_MAX, OPTIONS_CONNECTIONS_MAX, CONNECTIONS_DEFAULT,
+	       OPTIONS_THREADS_MAX, HOLD_DOWN_S_DEFAULT);
 }
 
 static int usage(const char *format, ...) PRINTF_LIKE(1, 2);
@@ -91,7 +91,8 @@ static int usage(const char *format, ...)
 static unsigned default_threads(void)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned threads = processors > 0 && processors <= OPTIONS_THREADS_MAX ? 2 * (unsigned)processors : 0;
+	unsigned threads =
+		processors > 0 && processors <= OPTIONS_THREADS_MAX ? 2 * (unsigned)processors : 0;
 
 	if (threads < THREADS_MIN_DEFAULT)
 		return THREADS_MIN_DEFAULT;
@@ -103,7 +104,8 @@ static int parse_count(const char *option, unsigned min, unsigned max, unsigned 
 	int r = text_parse_count(optarg, min, max, ret_count);
 
 	if (r < 0)
-		return usage("--%s takes a number from %u to %u, not '%s'", option, min, max, optarg);
+		return usage("--%s takes a number from %u to %u, not '%s'", option, min, max,
+			     optarg);
 	return 0;
 }
 
@@ -114,7 +116,8 @@ static int parse_hold_down(struct options *options)
 
 	r = text_parse_duration(optarg, &ms);
 	if (r < 0 || ms > OPTIONS_HOLD_DOWN_S_MAX * 1000u)
-		return usage("--hold-down takes up to %u seconds, not '%s'", OPTIONS_HOLD_DOWN_S_MAX, optarg);
+		return usage("--hold-down takes up to %u seconds, not '%s'",
+			     OPTIONS_HOLD_DOWN_S_MAX, optarg);
 	options->hold_down_s = (unsigned)((ms + 999) / 1000);
 	return 0;
 }
@@ -159,7 +162,8 @@ static int parse_option(int option, char *const argv[], struct options *options)
 	case OPTION_WORKERS:
 		return parse_count("workers", 1, OPTIONS_WORKERS_MAX, &options->workers);
 	case OPTION_CONNECTIONS:
-		return parse_count("connections", 1, OPTIONS_CONNECTIONS_MAX, &options->connections);
+		return parse_count("connections", 1, OPTIONS_CONNECTIONS_MAX,
+				   &options->connections);
 	case OPTION_THREADS:
 		return parse_count("threads", 1, OPTIONS_THREADS_MAX, &options->threads);
 	case OPTION_HOLD_DOWN:
@@ -203,7 +207,8 @@ int options_parse(int argc, char *argv[], struct options *ret_options)
 	if (options_is_url(options.source))
 		return usage("SOURCE is a directory, not a URL: mount '%s' first", options.source);
 	if (options_is_url(options.target) && strncmp(options.target, "nfs://", 6) != 0)
-		return usage("TARGET '%s' is no nfs:// URL: mount it and give its directory", options.target);
+		return usage("TARGET '%s' is no nfs:// URL: mount it and give its directory",
+			     options.target);
 	*ret_options = options;
 	return 0;
 }

@@ -61,8 +61,8 @@ static int resolve_new(const char *what, const char *path, char ret_path[static 
 			rest--; /* now after what may be there */
 	}
 	rest += strspn(rest, "/");
-	n = snprintf(ret_path, PATH_MAX, "%s%s%s", strcmp(found, "/") == 0 ? "" : found, *rest || !found[1] ? "/" : "",
-		     rest);
+	n = snprintf(ret_path, PATH_MAX, "%s%s%s", strcmp(found, "/") == 0 ? "" : found,
+		     *rest || !found[1] ? "/" : "", rest);
 	if (n < 0 || n >= PATH_MAX)
 		return log_error_errno(ENAMETOOLONG, "%s '%s'", what, path);
 	return 0;
@@ -78,11 +78,13 @@ static int set_name(const struct options *options, struct plan *plan)
 	}
 	r = text_name_from_path(plan->source, plan->name);
 	if (r < 0)
-		return log_error_errno(r, "no name can be made of '%s': give one with --name", plan->source);
+		return log_error_errno(r, "no name can be made of '%s': give one with --name",
+				       plan->source);
 	return 0;
 }
 
-static int set_state_path(const struct options *options, struct plan *plan, char state[static PATH_MAX])
+static int set_state_path(const struct options *options, struct plan *plan,
+			  char state[static PATH_MAX])
 {
 	char path[sizeof(ABOUT_STATE_DIR) + TEXT_NAME_MAX + 2];
 
@@ -162,7 +164,8 @@ static bool is_dead(const char *path)
 {
 	struct statx stx;
 
-	return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC | AT_NO_AUTOMOUNT, STATX_MODE, &stx) < 0 && errno == ENOTCONN;
+	return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC | AT_NO_AUTOMOUNT, STATX_MODE, &stx) < 0 &&
+	       errno == ENOTCONN;
 }
 
 /* A dead mount answers nothing and keeps no secret: whoever still has files open on it
@@ -170,18 +173,21 @@ static bool is_dead(const char *path)
 static int remove_dead_mount(const struct plan *plan, const struct mount_entry *mount)
 {
 	if (strcmp(mount->source, plan->name) != 0) {
-		log_error("a dead mount of '%s' covers '%s': start that migration again, or 'umount %s'",
-			  mount->source, plan->mount, plan->mount);
+		log_error(
+			"a dead mount of '%s' covers '%s': start that migration again, or 'umount %s'",
+			mount->source, plan->mount, plan->mount);
 		return -EBUSY;
 	}
 	if (plan->state.is_new) {
-		log_error("a dead mount of '%s' covers '%s', but '%s' has no state of it: give the right "
-			  "--state, or 'umount %s'",
-			  plan->name, plan->mount, plan->state.path, plan->mount);
+		log_error(
+			"a dead mount of '%s' covers '%s', but '%s' has no state of it: give the right "
+			"--state, or 'umount %s'",
+			plan->name, plan->mount, plan->state.path, plan->mount);
 		return -EBUSY;
 	}
 	if (umount2(plan->mount, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-		return log_error_errno(errno, "cannot take away the dead mount at '%s'", plan->mount);
+		return log_error_errno(errno, "cannot take away the dead mount at '%s'",
+				       plan->mount);
 	log_info("took away the dead mount that an earlier ferryfs left at '%s'", plan->mount);
 	return 0;
 }
@@ -237,7 +243,8 @@ static int check_empty(const char *path)
 	}
 	closedir(list);
 	if (r < 0)
-		log_error("the mount point '%s' is not empty: give an empty directory to --at", path);
+		log_error("the mount point '%s' is not empty: give an empty directory to --at",
+			  path);
 	return r;
 }
 

@@ -53,7 +53,7 @@ int process_detach(int *ret_ready_fd, int *ret_exit)
 		return 1;
 	}
 	(void)fd_close(fds[0]); /* the parent's */
-	(void)setsid();	/* fails only for a group's leader, which a child is not */
+	(void)setsid();		/* fails only for a group's leader, which a child is not */
 	*ret_ready_fd = fds[1];
 	return 0;
 }
@@ -130,7 +130,8 @@ int process_prepare(int *ret_signal_fd)
 void process_log_to(const char *path)
 {
 	static int log_fd = -1; /* for the rest of the process's life */
-	_cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	_cleanup_close_ int fd =
+		open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0) {
 		(void)log_warning_errno(errno, "cannot open the log '%s', going on without", path);

@@ -59,7 +59,8 @@ static double time_for(uint64_t amount, double speed)
 /* Bytes and objects are two queues in front of the same workers: the longer one tells. */
 static double longer(const struct rates_backlog *backlog, double bytes_s, double objects_s)
 {
-	double bytes = time_for(backlog->bytes, bytes_s), objects = time_for(backlog->objects, objects_s);
+	double bytes = time_for(backlog->bytes, bytes_s),
+	       objects = time_for(backlog->objects, objects_s);
 
 	return bytes > objects ? bytes : objects;
 }

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 enum {
-	RATES_SAMPLES_MAX = 64, /* a minute's */
-	RATES_WINDOW_S = 10,	/* of what is shown */
+	RATES_SAMPLES_MAX = 64,	  /* a minute's */
+	RATES_WINDOW_S = 10,	  /* of what is shown */
 	RATES_WINDOW_LONG_S = 60, /* the other end of an estimate */
 };
 

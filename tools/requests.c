@@ -23,8 +23,9 @@ static int run_status(void *context, json_t *request UNUSED, json_t **ret_reply)
 static int set_paused(struct service *service, bool is_paused, json_t **ret_reply)
 {
 	if (service_is_failed_over(service)) {
-		*ret_reply = wire_error("'%s' was failed over: nothing is copied that could be paused",
-					service->plan->name);
+		*ret_reply =
+			wire_error("'%s' was failed over: nothing is copied that could be paused",
+				   service->plan->name);
 		return 0;
 	}
 	if (migrate_is_paused(service->migrate) != is_paused)
@@ -58,10 +59,11 @@ static int run_failover(void *context, json_t *request, json_t **ret_reply)
 	}
 	r = service_failover(service, (uint32_t)freeze_ms_max, &result);
 	if (r == 0 || r == -EALREADY)
-		*ret_reply = json_pack("{s:b, s:s, s:b, s:I, s:o, s:o}", "ok", 1, "name", service->plan->name,
-				       "was_done_before", r == -EALREADY, "freeze_ms",
-				       (json_int_t)result.freeze_ms, "mount", wire_text(service->plan->mount),
-				       "target", wire_text(service->plan->target));
+		*ret_reply = json_pack("{s:b, s:s, s:b, s:I, s:o, s:o}", "ok", 1, "name",
+				       service->plan->name, "was_done_before", r == -EALREADY,
+				       "freeze_ms", (json_int_t)result.freeze_ms, "mount",
+				       wire_text(service->plan->mount), "target",
+				       wire_text(service->plan->target));
 	else
 		*ret_reply = wire_error("'%s' was not failed over, and goes on from the source: %s",
 					service->plan->name,
@@ -90,11 +92,13 @@ static int run_stop(void *context, json_t *request UNUSED, json_t **ret_reply)
 	if (r == 0)
 		return CONTROL_E_LATER;
 	if (r == -EBUSY && holders && holders[0])
-		*ret_reply = wire_error("'%s' is in use by %s: end them, then stop again", mount, holders);
+		*ret_reply = wire_error("'%s' is in use by %s: end them, then stop again", mount,
+					holders);
 	else if (r == -EBUSY)
-		*ret_reply = wire_error("'%s' is in use: see 'findmnt -R %s' for mounts on it, and other mount "
-					"namespaces",
-					mount, mount);
+		*ret_reply = wire_error(
+			"'%s' is in use: see 'findmnt -R %s' for mounts on it, and other mount "
+			"namespaces",
+			mount, mount);
 	else
 		*ret_reply = wire_error("cannot unmount '%s': %s", mount, strerror(-r));
 	return 0;

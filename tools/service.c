@@ -63,8 +63,8 @@ static int check_target_empty(struct service *service)
 		return log_error_errno(r, "cannot list TARGET '%s'", service->plan->target);
 	if (r == STORE_E_END)
 		return 0;
-	log_error("TARGET '%s' is not empty, it holds '%s': give an empty one", service->plan->target,
-		  name ? name : "");
+	log_error("TARGET '%s' is not empty, it holds '%s': give an empty one",
+		  service->plan->target, name ? name : "");
 	return -ENOTEMPTY;
 }
 
@@ -103,7 +103,8 @@ static int begin_run(struct service *service, struct phase_record *record)
 	record->has_gap |= !service->is_new;
 	r = phase_file_write(service->phase_file, record);
 	if (r < 0)
-		return log_error_errno(r, "cannot write the phase record in '%s'", service->plan->state.path);
+		return log_error_errno(r, "cannot write the phase record in '%s'",
+				       service->plan->state.path);
 	return 0;
 }
 
@@ -126,9 +127,10 @@ static int open_journal(struct service *service, struct phase_record *ret_record
 	if (r < 0)
 		return log_error_errno(r, "cannot read the phase record in '%s'", plan->state.path);
 	if (service->is_new && ret_record->active != SIDE_A) {
-		log_error("the journal in '%s' is lost, and TARGET '%s' is the side that is up to date: use "
-			  "it directly",
-			  plan->state.path, plan->target);
+		log_error(
+			"the journal in '%s' is lost, and TARGET '%s' is the side that is up to date: use "
+			"it directly",
+			plan->state.path, plan->target);
 		return -EIO;
 	}
 	return begin_run(service, ret_record);
@@ -148,7 +150,8 @@ static int open_marks(struct service *service)
 
 	r = marks_open(service->journal, &limits, &service->marks);
 	if (r < 0)
-		return log_error_errno(r, "cannot load the marks from '%s'", service->plan->state.path);
+		return log_error_errno(r, "cannot load the marks from '%s'",
+				       service->plan->state.path);
 	service->orphans = orphans_new();
 	if (!service->orphans)
 		return log_error_errno(ENOMEM, "cannot start");
@@ -169,7 +172,8 @@ static int open_migrate(struct service *service, const struct phase_record *reco
 		.hold_down_ms = service->options->hold_down_s * 1000,
 		.was_killed = service->was_killed,
 	};
-	return migrate_open(&service->migrate_config, service->is_new, record->has_gap, &service->migrate);
+	return migrate_open(&service->migrate_config, service->is_new, record->has_gap,
+			    &service->migrate);
 }
 
 static int open_overlay(struct service *service, const struct phase_record *record)
@@ -222,8 +226,8 @@ static int open_cutover(struct service *service, const struct phase_record *reco
 	};
 	int r;
 
-	r = cutover_open(&service->migrate_config, service->migrate, service->phase_file, record, &gate,
-			 &service->cutover);
+	r = cutover_open(&service->migrate_config, service->migrate, service->phase_file, record,
+			 &gate, &service->cutover);
 	if (r < 0)
 		return log_error_errno(r, "cannot prepare for a failover");
 	return 0;
@@ -233,13 +237,15 @@ static int open_cutover(struct service *service, const struct phase_record *reco
 static void write_about(const struct service *service)
 {
 	const struct plan *plan = service->plan;
-	_cleanup_json_ json_t *about = json_pack("{s:s, s:o, s:o, s:o}", "name", plan->name, "source",
-						 wire_text(plan->source), "target", wire_text(plan->target),
-						 "mount", wire_text(plan->mount));
+	_cleanup_json_ json_t *about =
+		json_pack("{s:s, s:o, s:o, s:o}", "name", plan->name, "source",
+			  wire_text(plan->source), "target", wire_text(plan->target), "mount",
+			  wire_text(plan->mount));
 	int r = about ? about_write(plan->state.path, about) : -ENOMEM;
 
 	if (r < 0)
-		(void)log_warning_errno(r, "cannot write '%s/%s', ignoring", plan->state.path, ABOUT_FILE);
+		(void)log_warning_errno(r, "cannot write '%s/%s', ignoring", plan->state.path,
+					ABOUT_FILE);
 }
 
 static int start(struct service *service, const struct phase_record *record)
@@ -247,9 +253,10 @@ static int start(struct service *service, const struct phase_record *record)
 	int r;
 
 	if (record->active == SIDE_B) {
-		log_info("'%s' was failed over: serving TARGET '%s'; what changes is marked for a way back, "
-			 "which is not in this version",
-			 service->plan->name, service->plan->target);
+		log_info(
+			"'%s' was failed over: serving TARGET '%s'; what changes is marked for a way back, "
+			"which is not in this version",
+			service->plan->name, service->plan->target);
 		return 0;
 	}
 	r = migrate_start(service->migrate);
@@ -292,7 +299,8 @@ void service_force_unmount(struct service *service)
 
 	if (service->overlay && overlay_unmount(service->overlay) < 0 &&
 	    umount2(mount, MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-		(void)log_error_errno(errno, "cannot unmount '%s', do 'umount -l %s'", mount, mount);
+		(void)log_error_errno(errno, "cannot unmount '%s', do 'umount -l %s'", mount,
+				      mount);
 }
 
 /* Limbo may have been made by migrate_open(). */
@@ -307,7 +315,8 @@ static void remove_limbo(struct service *service)
 		log_debug("TARGET has no '%s' to remove", service->limbo_name);
 }
 
-int service_open(const struct options *options, const struct plan *plan, struct service **ret_service)
+int service_open(const struct options *options, const struct plan *plan,
+		 struct service **ret_service)
 {
 	struct service *service = calloc(1, sizeof(*service));
 	bool is_discarding;
@@ -350,7 +359,8 @@ int service_unmount(struct service *service, char **ret_holders)
 	return r;
 }
 
-int service_failover(struct service *service, uint32_t freeze_ms_max, struct cutover_result *ret_result)
+int service_failover(struct service *service, uint32_t freeze_ms_max,
+		     struct cutover_result *ret_result)
 {
 	struct cutover_result result = { 0 };
 	int r;

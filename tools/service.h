@@ -23,7 +23,9 @@
 #include "tools/rates.h"
 #include "util/attr.h"
 
-enum { SERVICE_COOL_MS_MAX = 5000 }; /* a mark is worked off so long after its first change at the latest */
+enum {
+	SERVICE_COOL_MS_MAX = 5000
+}; /* a mark is worked off so long after its first change at the latest */
 
 struct service {
 	const struct options *options; /* borrowed, as is plan */
@@ -31,7 +33,7 @@ struct service {
 	uint64_t started_ms; /* clock_ms() */
 	bool is_new;	     /* the first start of this pair */
 	bool was_killed; /* the run before did not stop: its requests to the target may still land */
-	bool is_migrating;   /* the migrator runs; not after a failover */
+	bool is_migrating; /* the migrator runs; not after a failover */
 	char limbo_name[MIGRATE_LIMBO_NAME_BYTES];
 
 	struct store *store[SIDE_MAX];

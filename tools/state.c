@@ -48,7 +48,9 @@ static int wait_unlocked(int dir_fd, const char *path)
 	pid_t pid;
 
 	if (fd < 0)
-		return errno == ENOENT ? 0 : log_error_errno(errno, "cannot open '%s/%s'", path, LOCK_FILE);
+		return errno == ENOENT
+			       ? 0
+			       : log_error_errno(errno, "cannot open '%s/%s'", path, LOCK_FILE);
 	for (;;) {
 		if (flock(fd, LOCK_SH | LOCK_NB) == 0)
 			return 0; /* closing the fd lets it go again */
@@ -59,9 +61,10 @@ static int wait_unlocked(int dir_fd, const char *path)
 			break;
 		(void)poll(NULL, 0, ENDING_POLL_MS); /* a sleep */
 	}
-	log_error("the state directory '%s' is in use by process %d: stop that one first, or give another "
-		  "directory with --state",
-		  path, (int)pid);
+	log_error(
+		"the state directory '%s' is in use by process %d: stop that one first, or give another "
+		"directory with --state",
+		path, (int)pid);
 	return -EBUSY;
 }
 
@@ -116,7 +119,8 @@ int state_check(const char *path, struct state_plan *ret_plan)
 /* The database is a flat directory of files. */
 static void remove_database(int dir_fd)
 {
-	int fd = openat(dir_fd, STATE_DIR_DATABASE, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd =
+		openat(dir_fd, STATE_DIR_DATABASE, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *list = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
@@ -133,7 +137,8 @@ static void remove_database(int dir_fd)
 void state_discard(const struct state_plan *plan)
 {
 	static const char *const names[] = {
-		STATE_DIR_WATERMARK, STATE_DIR_PHASE, STATE_DIR_PHASE ".new", ABOUT_FILE, "ferryfs.log", LOCK_FILE,
+		STATE_DIR_WATERMARK, STATE_DIR_PHASE, STATE_DIR_PHASE ".new",
+		ABOUT_FILE,	     "ferryfs.log",   LOCK_FILE,
 	};
 	char at[PATH_MAX];
 	int fd = open(plan->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -144,7 +149,7 @@ void state_discard(const struct state_plan *plan)
 	remove_database(fd);
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		(void)unlinkat(fd, names[i], 0); /* it may not be there */
-	(void)fd_close(fd); /* returns what we do not need */
+	(void)fd_close(fd);			 /* returns what we do not need */
 
 	strcpy(at, plan->path);
 	for (unsigned i = 0; i < plan->missing && rmdir(at) == 0; i++)

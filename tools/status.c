@@ -79,8 +79,9 @@ static bool is_converged(const struct view *view)
 {
 	const struct rates_backlog backlog = backlog_of(view);
 
-	if (view->record.active != SIDE_A || !view->migrate.is_baseline_done || view->migrate.is_gap_open ||
-	    view->migrate.is_degraded || view->is_lost)
+	if (view->record.active != SIDE_A || !view->migrate.is_baseline_done ||
+	    view->migrate.is_gap_open || view->migrate.is_degraded || view->migrate.is_paused ||
+	    view->is_lost)
 		return false;
 	return is_backlog_empty(view) || view->predicted_freeze_ms <= CONVERGED_FREEZE_MS_MAX ||
 	       rates_wait_s(&view->rates, &backlog) * 1000 <= CONVERGED_WAIT_MS_MAX;
@@ -115,19 +116,20 @@ static json_t *eta_json(const struct view *view)
 
 static json_t *backlog_json(const struct view *view)
 {
-	return json_pack("{s:I, s:I, s:I, s:I}", "objects", (json_int_t)view->marks.objects, "names",
-			 (json_int_t)view->marks.names, "bytes", (json_int_t)view->marks.bytes, "scans",
-			 (json_int_t)view->marks.scans);
+	return json_pack("{s:I, s:I, s:I, s:I}", "objects", (json_int_t)view->marks.objects,
+			 "names", (json_int_t)view->marks.names, "bytes",
+			 (json_int_t)view->marks.bytes, "scans", (json_int_t)view->marks.scans);
 }
 
 static json_t *baseline_json(const struct view *view)
 {
 	const struct migrate_status *migrate = &view->migrate;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:b}", "objects_seen", (json_int_t)migrate->objects_seen,
-			 "objects_done", (json_int_t)migrate->objects_done, "bytes_seen",
-			 (json_int_t)migrate->bytes_seen, "bytes_done", (json_int_t)migrate->bytes_done,
-			 "done", migrate->is_baseline_done);
+	return json_pack("{s:I, s:I, s:I, s:I, s:b}", "objects_seen",
+			 (json_int_t)migrate->objects_seen, "objects_done",
+			 (json_int_t)migrate->objects_done, "bytes_seen",
+			 (json_int_t)migrate->bytes_seen, "bytes_done",
+			 (json_int_t)migrate->bytes_done, "done", migrate->is_baseline_done);
 }
 
 static json_t *rates_json(const struct view *view)
@@ -135,18 +137,19 @@ static json_t *rates_json(const struct view *view)
 	struct rates_speed speed = rates_get(&view->rates, RATES_WINDOW_S);
 
 	return json_pack("{s:I, s:I, s:f}", "dirty_bytes_s", (json_int_t)speed.dirty_bytes_s,
-			 "drain_bytes_s", (json_int_t)speed.drain_bytes_s, "objects_s", speed.objects_s);
+			 "drain_bytes_s", (json_int_t)speed.drain_bytes_s, "objects_s",
+			 speed.objects_s);
 }
 
-static json_t *mount_json(const struct view *view)
+static json_t *served_json(const struct view *view)
 {
 	const struct overlay_stats *overlay = &view->overlay;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "requests", (json_int_t)overlay->requests,
-			 "changes", (json_int_t)overlay->changes, "read_bytes",
-			 (json_int_t)overlay->read_bytes, "written_bytes",
-			 (json_int_t)overlay->written_bytes, "nodes", (json_int_t)overlay->nodes, "parked",
-			 (json_int_t)overlay->parked);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
+			 (json_int_t)overlay->requests, "changes", (json_int_t)overlay->changes,
+			 "read_bytes", (json_int_t)overlay->read_bytes, "written_bytes",
+			 (json_int_t)overlay->written_bytes, "nodes", (json_int_t)overlay->nodes,
+			 "parked", (json_int_t)overlay->parked);
 }
 
 static json_t *errors_json(const struct view *view)
@@ -161,8 +164,9 @@ static json_t *not_carried_json(const struct service *service, const struct view
 {
 	const struct store_caps *caps = store_caps(service->store[SIDE_B]);
 
-	return json_pack("{s:I, s:I, s:b}", "xattrs", (json_int_t)view->migrate.skipped_xattrs, "acls",
-			 (json_int_t)view->migrate.skipped_acls, "symlink_times", !caps->has_symlink_times);
+	return json_pack("{s:I, s:I, s:b}", "xattrs", (json_int_t)view->migrate.skipped_xattrs,
+			 "acls", (json_int_t)view->migrate.skipped_acls, "symlink_times",
+			 !caps->has_symlink_times);
 }
 
 static json_t *freeze_json(bool is_known, uint32_t ms)
@@ -174,35 +178,61 @@ static json_t *who_json(struct service *service)
 {
 	const struct plan *plan = service->plan;
 
-	return json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:i, s:s, s:I}", "ok", 1, "name", plan->name,
-			 "source", wire_text(plan->source), "target", wire_text(plan->target), "mount",
-			 wire_text(plan->mount), "state", wire_text(plan->state.path), "pid", (int)getpid(),
-			 "version", FERRYFS_VERSION, "uptime_ms",
+	return json_pack("{s:b, s:s, s:o, s:o, s:o, s:o, s:i, s:s, s:I}", "ok", 1, "name",
+			 plan->name, "source", wire_text(plan->source), "target",
+			 wire_text(plan->target), "mount", wire_text(plan->mount), "state",
+			 wire_text(plan->state.path), "pid", (int)getpid(), "version",
+			 FERRYFS_VERSION, "uptime_ms",
 			 (json_int_t)(clock_ms() - service->started_ms));
+}
+
+static json_t *state_json(const struct service *service, const struct view *view)
+{
+	bool is_before = view->record.active == SIDE_A;
+
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s}", "phase", phase_name(view), "active",
+			 is_before ? "source" : "target", "converged", is_converged(view), "paused",
+			 view->migrate.is_paused, "gap_open", view->migrate.is_gap_open,
+			 "marks_lost", view->is_lost, "target_state", target_state(service, view));
+}
+
+static json_t *progress_json(const struct view *view)
+{
+	bool is_predictable = view->record.active == SIDE_A && view->migrate.is_baseline_done;
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "backlog", backlog_json(view),
+			 "baseline", baseline_json(view), "rates", rates_json(view), "eta_s",
+			 eta_json(view), "predicted_freeze_ms",
+			 freeze_json(is_predictable, view->predicted_freeze_ms), "last_freeze_ms",
+			 freeze_json(view->has_frozen, view->last_freeze_ms));
+}
+
+static json_t *rest_json(const struct service *service, const struct view *view)
+{
+	return json_pack("{s:{s:I, s:I}, s:o, s:o, s:I, s:o}", "seq", "latest",
+			 (json_int_t)journal_flushed(service->journal), "synced",
+			 (json_int_t)journal_synced(service->journal), "errors", errors_json(view),
+			 "not_carried", not_carried_json(service, view), "extra_names",
+			 (json_int_t)view->migrate.extra_names, "served", served_json(view));
+}
+
+/* Adds the members of @part (taken) to @object. */
+static bool add_members(json_t *object, json_t *part)
+{
+	_cleanup_json_ json_t *owned = part;
+
+	return object && owned && json_object_update(object, owned) == 0;
 }
 
 json_t *status_json(struct service *service)
 {
+	_cleanup_json_ json_t *status = who_json(service);
 	struct view view = { 0 };
-	_cleanup_json_ json_t *status = NULL, *what = NULL;
 
 	view_get(service, &view);
-	status = who_json(service);
-	what = json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
-			 "s:{s:I, s:I}, s:o, s:o, s:I, s:o}",
-			 "phase", phase_name(&view), "active",
-			 view.record.active == SIDE_A ? "source" : "target", "converged", is_converged(&view),
-			 "paused", view.migrate.is_paused, "gap_open", view.migrate.is_gap_open,
-			 "marks_lost", view.is_lost, "target_state", target_state(service, &view), "backlog",
-			 backlog_json(&view), "baseline", baseline_json(&view), "rates", rates_json(&view),
-			 "eta_s", eta_json(&view), "predicted_freeze_ms",
-			 freeze_json(view.record.active == SIDE_A && view.migrate.is_baseline_done,
-				     view.predicted_freeze_ms),
-			 "last_freeze_ms", freeze_json(view.has_frozen, view.last_freeze_ms), "seq", "latest",
-			 (json_int_t)journal_flushed(service->journal), "synced",
-			 (json_int_t)journal_synced(service->journal), "errors", errors_json(&view),
-			 "not_carried", not_carried_json(service, &view), "extra_names", (json_int_t)view.migrate.extra_names, "requests", mount_json(&view));
-	if (!status || !what || json_object_update(status, what) < 0)
+	if (!add_members(status, state_json(service, &view)) ||
+	    !add_members(status, progress_json(&view)) ||
+	    !add_members(status, rest_json(service, &view)))
 		return NULL;
-	return json_incref(status);
+	return TAKE_PTR(status);
 }

@@ -17,7 +17,8 @@ int text_parse_duration(const char *text, uint64_t *ret_ms)
 	static const struct {
 		const char *unit;
 		double seconds;
-	} units[] = { { "", 1 }, { "ms", 0.001 }, { "s", 1 }, { "m", 60 }, { "min", 60 }, { "h", 3600 } };
+	} units[] = { { "", 1 },   { "ms", 0.001 }, { "s", 1 },
+		      { "m", 60 }, { "min", 60 },   { "h", 3600 } };
 	double value;
 	char *end;
 
@@ -100,14 +101,15 @@ const char *text_put_duration(char buffer[static TEXT_NUMBER_BYTES], uint64_t ms
 	else if (s < 48 * 3600)
 		(void)snprintf(buffer, TEXT_NUMBER_BYTES, "%llu h %llu min", s / 3600, s / 60 % 60);
 	else
-		(void)snprintf(buffer, TEXT_NUMBER_BYTES, "%llu d %llu h", s / 86400, s / 3600 % 24);
+		(void)snprintf(buffer, TEXT_NUMBER_BYTES, "%llu d %llu h", s / 86400,
+			       s / 3600 % 24);
 	return buffer;
 }
 
 static bool is_name_char(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-	       c == '_' || c == '-';
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '.' || c == '_' || c == '-';
 }
 
 bool text_is_name(const char *name)
@@ -184,7 +186,7 @@ static bool is_control(const char *text, size_t length)
 	       (length == 2 && s[0] == 0xc2 && s[1] < 0xa0);
 }
 
-char *text_escape(const char *bytes)
+static char *escape(const char *bytes, bool is_reversible)
 {
 	static const char hex[] = "0123456789abcdef";
 	char *text = malloc(4 * strlen(bytes) + 1);
@@ -195,7 +197,7 @@ char *text_escape(const char *bytes)
 	while (*bytes) {
 		size_t length = text_utf8_length(bytes);
 
-		if (*bytes == '\\') {
+		if (*bytes == '\\' && is_reversible) {
 			*out++ = '\\';
 			*out++ = *bytes++;
 		} else if (length > 0 && !is_control(bytes, length)) {
@@ -213,6 +215,16 @@ char *text_escape(const char *bytes)
 	}
 	*out = '\0';
 	return text;
+}
+
+char *text_escape(const char *bytes)
+{
+	return escape(bytes, /* is_reversible= */ true);
+}
+
+char *text_printable(const char *bytes)
+{
+	return escape(bytes, /* is_reversible= */ false);
 }
 
 static int hex_digit(char c)

@@ -12,7 +12,7 @@
 #include "util/attr.h"
 
 enum {
-	TEXT_NAME_MAX = 64,    /* bytes of a migration's name: fits a socket's path */
+	TEXT_NAME_MAX = 64,	/* bytes of a migration's name: fits a socket's path */
 	TEXT_NUMBER_BYTES = 32, /* room for any text that text_put_*() makes */
 };
 
@@ -41,7 +41,9 @@ size_t text_utf8_length(const char *text);
 /* @bytes made safe for a terminal and for JSON: what is not UTF-8, and control
  * characters, become \xHH, a backslash becomes two. NULL: no memory. The caller frees. */
 char *text_escape(const char *bytes);
-/* The reverse. NULL: no memory, or (errno is EINVAL) not made by text_escape(). */
+/* The same for the eyes alone: backslashes stay as they are. */
+char *text_printable(const char *bytes);
+/* The reverse of text_escape(). NULL: no memory, or (errno is EINVAL) not made by text_escape(). */
 char *text_unescape(const char *text);
 
 /* How many letters have to be changed, added or removed (at most 32 are looked at). */

@@ -23,7 +23,8 @@ struct sockaddr_un wire_address(const char *name)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	assert(text_is_name(name));
-	(void)snprintf(address.sun_path, sizeof(address.sun_path), WIRE_DIR "/%s" WIRE_SUFFIX, name);
+	(void)snprintf(address.sun_path, sizeof(address.sun_path), WIRE_DIR "/%s" WIRE_SUFFIX,
+		       name);
 	return address;
 }
 

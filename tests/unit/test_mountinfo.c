@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "tools/plan.h"
 
@@ -101,11 +101,16 @@ static void fill_plan(struct plan *plan, const char *source, const char *target,
 static void sides_that_overlap_are_refused(void **state)
 {
 	static const char *const bad[][3] = {
-		{ "/home/a", "/home/a/b", "/home/a" }, { "/home/a/b", "/home/a", "/home/a/b" },
-		{ "/home/a", "/home/a", "/home/a" },   { "/srv/data", "/mnt/bind/x", "/srv/data" },
-		{ "/home/a", "/", "/home/a" },	       { "/home/a", "/home/b", "/home/b" },
-		{ "/home/a", "/home/b", "/home/a/c" }, { "/home/a", "/home/b", "/home" },
-		{ "/var/lib", "/home/b", "/var/lib" }, { "/home/a", "/var/lib/ferryfs/n", "/home/a" },
+		{ "/home/a", "/home/a/b", "/home/a" },
+		{ "/home/a/b", "/home/a", "/home/a/b" },
+		{ "/home/a", "/home/a", "/home/a" },
+		{ "/srv/data", "/mnt/bind/x", "/srv/data" },
+		{ "/home/a", "/", "/home/a" },
+		{ "/home/a", "/home/b", "/home/b" },
+		{ "/home/a", "/home/b", "/home/a/c" },
+		{ "/home/a", "/home/b", "/home" },
+		{ "/var/lib", "/home/b", "/var/lib" },
+		{ "/home/a", "/var/lib/ferryfs/n", "/home/a" },
 	};
 	struct plan plan;
 

@@ -3,9 +3,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "tools/options.h"
 
@@ -50,8 +50,10 @@ static void every_option_arrives(void **state)
 	struct options options;
 
 	(void)state;
-	assert_int_equal(parse("-f -d --at /m --name n --state /s --log /l --workers 3 /a --connections 4 /b", &options),
-			 0);
+	assert_int_equal(
+		parse("-f -d --at /m --name n --state /s --log /l --workers 3 /a --connections 4 /b",
+		      &options),
+		0);
 	assert_true(options.is_foreground);
 	assert_true(options.is_debug);
 	assert_string_equal(options.at, "/m");
@@ -60,7 +62,8 @@ static void every_option_arrives(void **state)
 	assert_string_equal(options.log, "/l");
 	assert_int_equal(options.workers, 3);
 	assert_int_equal(options.connections, 4);
-	assert_int_equal(parse("--adopt --threads=7 --hold-down 1.5s a nfs://h/e?nfsport=1", &options), 0);
+	assert_int_equal(
+		parse("--adopt --threads=7 --hold-down 1.5s a nfs://h/e?nfsport=1", &options), 0);
 	assert_true(options.is_adopting);
 	assert_int_equal(options.threads, 7);
 	assert_int_equal(options.hold_down_s, 2);
@@ -69,10 +72,23 @@ static void every_option_arrives(void **state)
 static void bad_lines_are_usage_errors(void **state)
 {
 	static const char *const bad[] = {
-		"", "/a", "/a /b /c", "-x /a /b", "--nope /a /b", "--name", "--name a/b /a /b",
-		"--name .. /a /b", "--workers 0 /a /b", "--workers x /a /b", "--workers 257 /a /b",
-		"--connections 9 /a /b", "--threads 0 /a /b", "--hold-down 2h /a /b", "nfs://h/e /b",
-		"/a smb://h/e", "/a http://h/e",
+		"",
+		"/a",
+		"/a /b /c",
+		"-x /a /b",
+		"--nope /a /b",
+		"--name",
+		"--name a/b /a /b",
+		"--name .. /a /b",
+		"--workers 0 /a /b",
+		"--workers x /a /b",
+		"--workers 257 /a /b",
+		"--connections 9 /a /b",
+		"--threads 0 /a /b",
+		"--hold-down 2h /a /b",
+		"nfs://h/e /b",
+		"/a smb://h/e",
+		"/a http://h/e",
 	};
 	struct options options = { .name = "as it was" };
 

@@ -3,12 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
 #include <cmocka.h>
 
 #include "tools/rates.h"
 
 /* @seconds samples, one a second, at constant speeds. */
-static void fill(struct rates *rates, unsigned seconds, uint64_t dirty, uint64_t drain, uint64_t objects)
+static void fill(struct rates *rates, unsigned seconds, uint64_t dirty, uint64_t drain,
+		 uint64_t objects)
 {
 	struct rates_sample sample = { .at_ms = 1000000 };
 

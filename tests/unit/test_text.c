@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "tools/text.h"
 
@@ -17,8 +17,8 @@ static void durations_are_read_with_and_without_unit(void **state)
 		const char *text;
 		uint64_t ms;
 	} good[] = {
-		{ "0", 0 },	  { "2", 2000 },     { "2s", 2000 },	{ "500ms", 500 }, { "1.5s", 1500 },
-		{ "3m", 180000 }, { "3min", 180000 }, { "1h", 3600000 },
+		{ "0", 0 },	  { "2", 2000 },    { "2s", 2000 },	{ "500ms", 500 },
+		{ "1.5s", 1500 }, { "3m", 180000 }, { "3min", 180000 }, { "1h", 3600000 },
 	};
 	uint64_t ms;
 
@@ -31,7 +31,8 @@ static void durations_are_read_with_and_without_unit(void **state)
 
 static void bad_durations_are_refused(void **state)
 {
-	static const char *const bad[] = { "", "s", "-1", "+1", " 1", "1 s", "1x", "0x10", "inf", "nan", ".5", "1.2.3", "1e3" };
+	static const char *const bad[] = { "",	   "s",	  "-1",	 "+1", " 1",	"1 s", "1x",
+					   "0x10", "inf", "nan", ".5", "1.2.3", "1e3" };
 	uint64_t ms = 7;
 
 	(void)state;
@@ -108,7 +109,8 @@ static void names_that_could_leave_the_directory_are_none(void **state)
 	assert_false(text_is_name("-x"));
 	assert_false(text_is_name("a/b"));
 	assert_false(text_is_name("a b"));
-	assert_false(text_is_name("12345678901234567890123456789012345678901234567890123456789012345"));
+	assert_false(
+		text_is_name("12345678901234567890123456789012345678901234567890123456789012345"));
 }
 
 static void any_bytes_survive_escaping(void **state)
@@ -132,11 +134,22 @@ static void any_bytes_survive_escaping(void **state)
 
 static void utf8_stays_readable(void **state)
 {
-	char *text = text_escape("gr\xc3\xbc\xc3\x9f\\e \xe2\x82\xac \xf0\x9f\x9a\xa2 \xc2\x9b \x1b[m \xed\xa0\x80 \xc0\x80");
+	char *text = text_escape(
+		"gr\xc3\xbc\xc3\x9f\\e \xe2\x82\xac \xf0\x9f\x9a\xa2 \xc2\x9b \x1b[m \xed\xa0\x80 \xc0\x80");
 
 	(void)state;
-	assert_string_equal(text, "gr\xc3\xbc\xc3\x9f\\\\e \xe2\x82\xac \xf0\x9f\x9a\xa2 \\xc2\\x9b \\x1b[m "
-				  "\\xed\\xa0\\x80 \\xc0\\x80");
+	assert_string_equal(
+		text, "gr\xc3\xbc\xc3\x9f\\\\e \xe2\x82\xac \xf0\x9f\x9a\xa2 \\xc2\\x9b \\x1b[m "
+		      "\\xed\\xa0\\x80 \\xc0\\x80");
+	free(text);
+}
+
+static void what_is_printed_is_escaped_once(void **state)
+{
+	char *text = text_printable("a\\x0a\n");
+
+	(void)state;
+	assert_string_equal(text, "a\\x0a\\x0a");
 	free(text);
 }
 
@@ -172,6 +185,7 @@ int main(void)
 		cmocka_unit_test(names_that_could_leave_the_directory_are_none),
 		cmocka_unit_test(any_bytes_survive_escaping),
 		cmocka_unit_test(utf8_stays_readable),
+		cmocka_unit_test(what_is_printed_is_escaped_once),
 		cmocka_unit_test(what_was_not_escaped_is_not_unescaped),
 		cmocka_unit_test(distance_counts_slips),
 	};

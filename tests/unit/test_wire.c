@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "tools/wire.h"
 
@@ -33,7 +33,8 @@ static int teardown(void **state)
 
 static void a_message_arrives_as_it_was(void **state)
 {
-	json_t *sent = json_pack("{s:s, s:I}", "command", "x\ny", "n", (json_int_t)INT64_MAX), *got = NULL;
+	json_t *sent = json_pack("{s:s, s:I}", "command", "x\ny", "n", (json_int_t)INT64_MAX),
+	       *got = NULL;
 	int *fds = *state;
 
 	assert_int_equal(wire_send(fds[0], sent, 0), 0);
@@ -75,7 +76,9 @@ static void waiting_has_an_end(void **state)
 
 static void what_is_no_object_is_refused(void **state)
 {
-	static const char *const bad[] = { "\n", "1\n", "[]\n", "{\n", "{\"a\": 1, \"a\": 2}\n", "{} x\n", "\xff\n" };
+	static const char *const bad[] = {
+		"\n", "1\n", "[]\n", "{\n", "{\"a\": 1, \"a\": 2}\n", "{} x\n", "\xff\n"
+	};
 	int *fds = *state;
 	json_t *got = NULL;
 
@@ -142,7 +145,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_message_arrives_as_it_was, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_message_in_pieces_is_put_together, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_message_in_pieces_is_put_together, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(waiting_has_an_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_object_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_end_of_the_other_side_is_seen, setup, teardown),
