@@ -101,6 +101,8 @@ static int begin_run(struct service *service, struct phase_record *record)
 	service->was_killed = record->is_running;
 	record->is_running = true;
 	record->has_gap |= !service->is_new;
+	if (service->is_new) /* perhaps after the loss of a journal: all begins again */
+		record->phase = PHASE_BASELINE;
 	r = phase_file_write(service->phase_file, record);
 	if (r < 0)
 		return log_error_errno(r, "cannot write the phase record in '%s'",
@@ -335,7 +337,8 @@ int service_open(const struct options *options, const struct plan *plan,
 		*ret_service = service;
 		return 0;
 	}
-	is_discarding = service->journal && service->is_new && plan->state.is_new;
+	is_discarding =
+		service->journal && service->is_new && plan->state.is_new && !plan->state.has_phase;
 	service_force_unmount(service);
 	if (is_discarding)
 		remove_limbo(service);

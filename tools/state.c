@@ -112,6 +112,7 @@ int state_check(const char *path, struct state_plan *ret_plan)
 	if (r < 0)
 		return r;
 	plan.is_new = faccessat(fd, STATE_DIR_DATABASE "/CURRENT", F_OK, 0) < 0;
+	plan.has_phase = faccessat(fd, STATE_DIR_PHASE, F_OK, 0) == 0;
 	*ret_plan = plan;
 	return 0;
 }
@@ -143,7 +144,7 @@ void state_discard(const struct state_plan *plan)
 	char at[PATH_MAX];
 	int fd = open(plan->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	assert(plan->is_new);
+	assert(plan->is_new && !plan->has_phase);
 	if (fd < 0)
 		return;
 	remove_database(fd);

@@ -14,6 +14,7 @@
 struct state_plan {
 	char path[PATH_MAX];
 	bool is_new;	  /* there is no journal in it */
+	bool has_phase;	  /* but a phase record, whatever became of the journal */
 	bool is_dir_new;  /* there is no such directory */
 	unsigned missing; /* directories of the path that are not there */
 };
