@@ -161,9 +161,43 @@ static void update_baseline(struct migrate *m);
 
 /* ---- threads ----------------------------------------------------------------- */
 
+static bool is_held_down(const struct migrate *m)
+{
+	return m->killed_until_ms && clock_ms() < m->killed_until_ms;
+}
+
 static bool is_idle(struct migrate *m)
 {
-	return m->is_paused || m->is_flipped || (m->killed_until_ms && clock_ms() < m->killed_until_ms);
+	return m->is_paused || m->is_flipped || !m->is_settled || is_held_down(m);
+}
+
+static int settle_one(void *context, const struct intent *intent)
+{
+	return step_settle(context, intent);
+}
+
+static int settle(struct migrate *m)
+{
+	int r = journal_intents_each(m->config.journal, settle_one, m);
+
+	if (r == 0)
+		m->is_settled = true;
+	return r;
+}
+
+/* What a killed run had under way may land until the end of the hold-down: only then can
+ * be seen what became of its intents. By one worker, while the others wait. */
+static void settle_late(struct migrate *m)
+{
+	int r;
+
+	if (is_held_down(m))
+		return;
+	r = settle(m);
+	if (r < 0) {
+		migrate_report(m, r, "settle what the run before had begun", 0, NULL);
+		(void)migrate_sleep(m, clock_ms() + MIGRATE_RETRY_MS); /* tried again, or stopped */
+	}
 }
 
 static void work(struct worker *worker, struct marks_task *task)
@@ -200,6 +234,8 @@ static void *worker_thread(void *context)
 	int r;
 
 	while (!m->is_stopping) {
+		if (worker->index == 0 && !m->is_settled)
+			settle_late(m);
 		if (is_idle(m)) {
 			(void)migrate_sleep(m, clock_ms() + 20); /* looked at again above */
 			continue;
@@ -253,9 +289,7 @@ int migrate_start(struct migrate *m)
 	int r;
 
 	assert(!m->is_started);
-	m->killed_until_ms = m->config.was_killed && !store_caps(m->target)->is_local ?
-				     clock_ms() + m->config.hold_down_ms :
-				     0;
+	m->killed_until_ms = m->was_killed ? clock_ms() + m->config.hold_down_ms : 0;
 	r = start_thread(&m->committer, commit_thread, m);
 	if (r < 0)
 		return log_error_errno(r, "cannot start the committer");
@@ -271,6 +305,14 @@ int migrate_start(struct migrate *m)
 	return 0;
 }
 
+/* A clean stop, too, leaves behind what lost connections had under way. */
+static void record_suspects(struct migrate *m)
+{
+	journal_compose(m->config.journal);
+	journal_put_number(m->config.journal, "suspects", is_held_down(m) || migrate_suspects_until(m) ? 1 : 0);
+	(void)journal_submit(m->config.journal); /* goes with the journal's own end */
+}
+
 static void stop_threads(struct migrate *m)
 {
 	pthread_mutex_lock(&m->sleep_lock);
@@ -284,14 +326,10 @@ static void stop_threads(struct migrate *m)
 		pthread_join(m->workers[i].thread, NULL);
 	commit_stop(&m->commit);
 	pthread_join(m->committer, NULL);
+	record_suspects(m);
 }
 
 /* ---- life --------------------------------------------------------------------- */
-
-static int settle_one(void *context, const struct intent *intent)
-{
-	return step_settle(context, intent);
-}
 
 static int open_roots(struct migrate *m)
 {
@@ -327,9 +365,14 @@ static int resume(struct migrate *m, bool is_new, bool has_gap)
 	has_limbo = r == 0;
 	if (has_limbo)
 		m->limbo = limbo.locator[m->to];
-	r = journal_intents_each(journal, settle_one, m);
+	r = journal_number_get(journal, "suspects", &value);
+	if (r < 0)
+		return r;
+	m->was_killed = !store_caps(m->target)->is_local && (m->config.was_killed || value != 0);
+	r = m->was_killed ? 0 : settle(m);
 	if (r < 0)
 		return log_error_errno(r, "cannot settle what the run before had begun on the target");
+	value = 0;
 	r = journal_number_get(journal, "baseline_done", &value);
 	if (r < 0)
 		return r;

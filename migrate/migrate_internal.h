@@ -112,7 +112,9 @@ struct migrate {
 	bool is_started;
 	atomic_uint active; /* threads that have, or are about to take, a task */
 	bool has_gap; /* this run began with a comparison; see object.c */
+	bool was_killed;
 	uint64_t killed_until_ms; /* hold-down of a run before that did not stop; 0: none */
+	atomic_bool is_settled;	  /* the intents of the run before */
 	atomic_bool is_stopping, is_paused, is_flipped, is_draining;
 
 	pthread_mutex_t limbo_lock;

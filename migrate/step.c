@@ -294,10 +294,20 @@ int step_settle(struct migrate *m, const struct intent *intent)
 
 int step_resolve(struct migrate *m, const struct intent *intent, const struct object *object)
 {
-	while (migrate_suspects_until(m))
-		if (migrate_sleep(m, migrate_suspects_until(m)))
+	int r;
+
+	/* The intent's slot is not free before the outcome is known. */
+	for (;;) {
+		while (migrate_suspects_until(m))
+			if (migrate_sleep(m, migrate_suspects_until(m)))
+				return MIGRATE_E_STOPPING;
+		r = settle(m, intent, object);
+		if (r >= 0 || journal_is_failed(m->config.journal))
+			return r;
+		migrate_report(m, r, "see what became of the name", intent->place.dir, intent->place.name);
+		if (migrate_sleep(m, clock_ms() + MIGRATE_RETRY_MS))
 			return MIGRATE_E_STOPPING;
-	return settle(m, intent, object);
+	}
 }
 
 int step_run(struct worker *worker, struct intent *intent, const struct look *look)
