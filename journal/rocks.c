@@ -17,7 +17,9 @@
  *    are partitioned, so that at a hundred million objects the parts in use compete
  *    for the cache and not the whole. All memtables share one budget.
  *  - Writers: what slows or stops them (files of level 0, unflushed memtables) is set
- *    so far out that compaction, on one thread of low priority, has minutes to catch up.
+ *    so far out that compaction, on one thread, has minutes to catch up. Its priority is
+ *    not lowered: on a busy machine it then falls so far behind that each read looks
+ *    into thirty files, which costs the workload more than the thread does.
  *  - Restart: the log is kept at 8 MiB, which is read in about 0.2 s.
  *  - Concurrent memtable writes are off: there is one committer, and they cost.
  */
@@ -281,7 +283,6 @@ int rocks_open(struct rocks *rocks, const char *path, enum rocks_recovery recove
 
 	*rocks = ROCKS_NULL;
 	env = rocksdb_create_default_env();
-	rocksdb_env_lower_thread_pool_cpu_priority(env);
 	cache = rocksdb_cache_create_lru(CACHE_BYTES);
 	options = rocksdb_options_create();
 	set_database_options(options, env, recovery);
