@@ -69,14 +69,21 @@ static struct leftover *take(struct overlay *overlay, uint64_t id)
 	return leftover;
 }
 
+static void unpin(struct overlay *overlay, struct leftover *leftover)
+{
+	if (!leftover->pin)
+		return;
+	fdcache_put(overlay->files, TAKE_PTR(leftover->pin));
+	atomic_fetch_sub(&overlay->pins, 1);
+}
+
 static struct leftover *leftover_free(struct overlay *overlay, struct leftover *leftover)
 {
 	if (!leftover)
 		return NULL;
-	if (leftover->pin) {
+	if (leftover->pin)
 		fdcache_drop(overlay->files, leftover->id);
-		fdcache_put(overlay->files, leftover->pin);
-	}
+	unpin(overlay, leftover);
 	free(leftover);
 	return NULL;
 }
@@ -184,17 +191,31 @@ void victim_mark(struct victim *victim, struct marks_change *change)
 		marks_change_add_name(change, JOURNAL_LIMBO_ID, victim->limbo);
 }
 
+/* Keeps the file of @leftover open: 0, or an error with it as it was. */
+static int pin(struct overlay *overlay, struct leftover *leftover, const struct victim *victim)
+{
+	int r;
+
+	if (atomic_fetch_add(&overlay->pins, 1) < overlay->pins_max)
+		r = fs_outcome(fdcache_get(overlay->files, leftover->id, STORE_OPEN_READ,
+					   overlay_store(overlay), &victim->node.locator,
+					   &leftover->pin));
+	else
+		r = -EMFILE;
+	if (r < 0)
+		atomic_fetch_sub(&overlay->pins, 1);
+	return r;
+}
+
 /* Keeps the file of @leftover: open, or where that is not enough, by a name in limbo. */
 static int keep(struct overlay *overlay, struct leftover *leftover, const struct victim *victim)
 {
-	struct store *store = overlay_store(overlay);
 	int r;
 
-	if (store_caps(store)->is_local) {
-		r = fdcache_get(overlay->files, leftover->id, STORE_OPEN_READ, store,
-				&victim->node.locator, &leftover->pin);
+	if (store_caps(overlay_store(overlay))->is_local) {
+		r = pin(overlay, leftover, victim);
 		if (r != -EMFILE && r != -ENFILE)
-			return fs_outcome(r);
+			return r;
 	}
 	/* An open descriptor would make a kernel's NFS client rename it to .nfs*. */
 	fdcache_drop(overlay->files, leftover->id);
@@ -267,9 +288,11 @@ int leftover_add_tmpfile(struct overlay *overlay, uint64_t id, struct store_file
 	leftover->id = id;
 	leftover->is_file = true;
 	r = fdcache_insert(overlay->files, id, file, &leftover->pin);
-	if (r < 0)
-		store_file_close(file);
+	if (r == 0)
+		atomic_fetch_add(&overlay->pins, 1); /* there is no other way to keep it */
 	else
+		store_file_close(file);
+	if (r == 0)
 		r = orphans_add(overlay->orphans, id);
 	if (r < 0) {
 		leftover_free(overlay, leftover);
@@ -395,14 +418,15 @@ void leftovers_switch(struct overlay *overlay)
 		for (struct leftover *leftover = overlay->leftovers[i]; leftover;
 		     leftover = leftover->next) {
 			leftover->is_in_limbo = leftover->is_file;
-			if (leftover->pin)
-				fdcache_put(overlay->files, TAKE_PTR(leftover->pin));
+			unpin(overlay, leftover);
 		}
 	}
 }
 
 void leftovers_end_all(struct overlay *overlay, bool is_frozen)
 {
+	struct locator root;
+
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		while (overlay->leftovers[i]) {
 			uint64_t id = overlay->leftovers[i]->id;
@@ -414,4 +438,9 @@ void leftovers_end_all(struct overlay *overlay, bool is_frozen)
 				leftover_end(overlay, id);
 		}
 	}
+	if (is_frozen || !limbo_exists(overlay))
+		return;
+	store_root(overlay_store(overlay), &root);
+	/* If others have something there, it stays. */
+	(void)!store_rmdir(overlay_store(overlay), &root, overlay->limbo_name);
 }

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,14 +186,21 @@ static int make_session(struct overlay *overlay)
 
 /* ---- life ---------------------------------------------------------------- */
 
-/* Idle open files: a quarter of what the process may have, as the stores need some. */
-static unsigned files_max(void)
+/* What the process may open: a quarter for idle files, half for unlinked ones, and the
+ * rest for the stores. */
+static unsigned descriptors_max(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur / 4 > OVERLAY_FILES_MAX)
-		return OVERLAY_FILES_MAX;
-	return limit.rlim_cur < 8 ? 1 : (unsigned)(limit.rlim_cur / 4);
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
+		return INT_MAX;
+	return limit.rlim_cur < 8 ? 8 : (unsigned)limit.rlim_cur;
+}
+
+static unsigned files_max(void)
+{
+	return descriptors_max() / 4 < OVERLAY_FILES_MAX ? descriptors_max() / 4
+							 : OVERLAY_FILES_MAX;
 }
 
 static struct overlay *overlay_free(struct overlay *overlay)
@@ -236,6 +244,7 @@ static struct overlay *overlay_new(const struct overlay_config *config)
 	overlay->nodes = nodes_new();
 	overlay->files = fdcache_new(files_max());
 	overlay->leftovers = leftovers_new();
+	overlay->pins_max = descriptors_max() / 2;
 	if (overlay->ended_fd < 0 || !overlay->mountpoint || !overlay->fsname ||
 	    !overlay->limbo_name || !overlay->gate || !overlay->nodes || !overlay->files ||
 	    !overlay->leftovers)

@@ -69,6 +69,9 @@ struct overlay {
 	_Atomic int active;	/* enum side; written with nobody inside the gate */
 	_Atomic uint64_t flips; /* that this migration has had */
 
+	unsigned pins_max; /* leftovers kept by an open file; more go to limbo */
+	_Atomic unsigned pins;
+
 	pthread_mutex_t leftover_lock;
 	struct leftover **leftovers; /* guarded by leftover_lock */
 

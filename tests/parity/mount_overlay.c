@@ -24,6 +24,7 @@ enum {
 };
 
 struct world {
+	bool is_frozen;
 	struct store *source;
 	struct journal *journal;
 	struct marks *marks;
@@ -128,11 +129,13 @@ static void obey(struct world *world, const char *line)
 	unsigned ms;
 	int r = 0;
 
-	if (sscanf(line, "freeze %u", &ms) == 1)
+	if (sscanf(line, "freeze %u", &ms) == 1 && !world->is_frozen) {
 		r = overlay_freeze(world->overlay, clock_ms() + ms);
-	else if (strcmp(line, "thaw") == 0)
+		world->is_frozen = r == 0;
+	} else if (strcmp(line, "thaw") == 0 && world->is_frozen) {
 		overlay_thaw(world->overlay);
-	else if (strcmp(line, "unmount") == 0)
+		world->is_frozen = false;
+	} else if (strcmp(line, "unmount") == 0)
 		r = overlay_unmount(world->overlay);
 	else if (strcmp(line, "stats") != 0)
 		r = -EINVAL;
@@ -160,9 +163,12 @@ static void serve(struct world *world)
 		if (fgets(line, sizeof(line), stdin)) {
 			line[strcspn(line, "\n")] = '\0';
 			obey(world, line);
-		} else if (overlay_unmount(world->overlay) < 0) {
-			usleep(100 * 1000); /* busy: files are open below it */
+			continue;
 		}
+		if (world->is_frozen)
+			obey(world, "thaw");
+		if (overlay_unmount(world->overlay) < 0)
+			usleep(100 * 1000); /* busy: files are open below it */
 	}
 }
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storm DIR SECONDS [SEED]
+ * storm DIR hold COUNT
  *
  * Processes that do everything at once in DIR and check what they can know: the bytes
  * of files that are theirs alone, through writes, maps, truncations and O_DIRECT; that a
  * file which was unlinked or renamed over while open keeps its bytes; and that names
  * which all fight for fail only as they may. Signals arrive all the time: a call may be
  * interrupted, but never lost or done by half. Exits 1 and says where if not.
+ *
+ * hold: COUNT files that are all unlinked while they are open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -206,7 +209,8 @@ static const char *any_name(char *name)
 static void may_fail(long result, const char *what)
 {
 	if (result < 0 && errno != ENOENT && errno != EEXIST && errno != EINTR && errno != EISDIR &&
-	    errno != ENOTDIR && errno != ENOTEMPTY && errno != EPERM && errno != EMLINK)
+	    errno != ENOTDIR && errno != EINVAL && errno != ENOTEMPTY && errno != EPERM &&
+	    errno != EMLINK)
 		fail(what);
 }
 
@@ -322,6 +326,37 @@ static void check_appended(int appenders)
 		check(expected[i] == 0, "records lost or doubled");
 }
 
+/* ---- many at once -------------------------------------------------------- */
+
+static void hold_many(unsigned count)
+{
+	int *fds = calloc(count, sizeof(*fds));
+	unsigned found;
+	struct stat st;
+	char name[32];
+
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(name, sizeof(name), "held-%u", i);
+		fds[i] = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		check(fds[i] >= 0, name);
+		check(write(fds[i], &i, sizeof(i)) == (ssize_t)sizeof(i), "write");
+		check(unlink(name) == 0, "unlink");
+	}
+	for (unsigned i = 0; i < count; i++) {
+		check(fstat(fds[i], &st) == 0 && st.st_nlink == 0, "fstat of an unlinked file");
+		/* Not from the cache, but from whoever keeps it. */
+		check(posix_fadvise(fds[i], 0, 0, POSIX_FADV_DONTNEED) == 0, "fadvise");
+		check(pread(fds[i], &found, sizeof(found), 0) == (ssize_t)sizeof(found) &&
+			      found == i,
+		      "bytes of an unlinked file");
+		check(pwrite(fds[i], &i, sizeof(i), 4096) == (ssize_t)sizeof(i),
+		      "write to an unlinked file");
+	}
+	for (unsigned i = 0; i < count; i++)
+		close(fds[i]);
+	free(fds);
+}
+
 /* ---- all ----------------------------------------------------------------- */
 
 static void start(void (*run)(int number), int number)
@@ -342,8 +377,13 @@ int main(int argc, char **argv)
 	int status, failed = 0;
 
 	if (argc < 3) {
-		fprintf(stderr, "usage: storm DIR SECONDS [SEED]\n");
+		fprintf(stderr, "usage: storm DIR SECONDS [SEED] | storm DIR hold COUNT\n");
 		return 2;
+	}
+	if (argc == 4 && strcmp(argv[2], "hold") == 0) {
+		check(chdir(argv[1]) == 0, argv[1]);
+		hold_many((unsigned)atoi(argv[3]));
+		return 0;
 	}
 	state = argc > 3 ? strtoull(argv[3], NULL, 0) : (uint64_t)time(NULL);
 	printf("seed %llu\n", (unsigned long long)state);
