@@ -229,7 +229,13 @@ void batch_work(struct worker *worker, struct marks_task *first)
 	}
 	for (unsigned i = 0; i < b->create_count; i++)
 		finish(worker, b->creates[i]);
-	for (unsigned i = 0; i < b->count; i++)
-		if (!b->names[i].is_eligible)
+	for (unsigned i = 0; i < b->count; i++) {
+		if (b->names[i].is_eligible)
+			continue;
+		/* At a stop an intent may be left whose outcome is not known: its slot is ours. */
+		if (m->is_stopping)
+			migrate_keep(m, &b->names[i].task, MIGRATE_E_STOPPING);
+		else
 			reconcile_name(worker, &b->names[i].task);
+	}
 }
