@@ -201,17 +201,25 @@ static void disturb(struct life *life)
 /* What is marked still, to stderr. */
 static void explain(struct life *life)
 {
+	static const enum journal_mark_kind kinds[] = {
+		JOURNAL_MARK_SCAN, JOURNAL_MARK_NAME, JOURNAL_MARK_DATA, JOURNAL_MARK_ATTR,
+	};
 	struct marks_explanation why;
+	struct journal_cursor *cursor;
+	struct journal_mark mark;
 
-	for (uint64_t id = 1; id < 200; id++) {
-		marks_explain_object(life->marks, id, &why);
-		if (why.has_attr || why.is_claimed)
-			fprintf(stderr, "  object %llu:%s%s%s%s%s, %llu bytes\n", (unsigned long long)id,
+	for (unsigned i = 0; i < ARRAY_SIZE(kinds); i++) {
+		must(journal_marks_open(life->journal, kinds[i], &cursor), "journal_marks_open");
+		while (journal_marks_next(cursor, &mark) == 0) {
+			marks_explain_object(life->marks, mark.object, &why);
+			fprintf(stderr, "  %c object %llu '%s' number %lld:%s%s%s%s%s%s\n", mark.kind,
+				(unsigned long long)mark.object, mark.name, (long long)mark.number,
 				why.has_attr ? " attr" : "", why.has_tail ? " tail" : "",
 				why.is_claimed ? " claimed" : "", why.is_changing ? " changing" : "",
-				why.is_resting ? " resting" : "", (unsigned long long)why.dirty_bytes);
-		if (marks_has_scan(life->marks, id))
-			fprintf(stderr, "  scan %llu\n", (unsigned long long)id);
+				why.is_resting ? " resting" : "",
+				marks_has_name(life->marks, mark.object, mark.name) ? " name" : "");
+		}
+		cursor = journal_cursor_close(cursor);
 	}
 }
 

@@ -459,6 +459,18 @@ static int look_both(struct mount *m, struct renaming *renaming)
 	return r;
 }
 
+static bool is_below(struct tree_ref dir, struct tree_ref above)
+{
+	const struct tree *t = &world->tree[SIDE_A];
+	bool is = false;
+
+	sched_guard();
+	for (uint32_t ino = dir.ino; !is && ino && ino != t->root; ino = t->inodes[ino].parent)
+		is = ino == above.ino;
+	sched_unguard();
+	return is;
+}
+
 /* With both directories locked: locks what stands at the names, too. */
 static int rename_in_dirs(struct mount *m, struct renaming *renaming)
 {
@@ -475,13 +487,14 @@ static int rename_in_dirs(struct mount *m, struct renaming *renaming)
 	/* Checks that the VFS makes before it asks the file system. */
 	if (renaming->victim.is_there && renaming->moved.ref.ino == renaming->victim.ref.ino)
 		return 0;
-	if (renaming->moved.ref.ino == renaming->new_dir.ino)
+	if (renaming->moved.is_dir && is_below(renaming->new_dir, renaming->moved.ref))
 		return -EINVAL;
-	if (renaming->victim.is_there && renaming->victim.ref.ino == renaming->old_dir.ino)
+	if (renaming->victim.is_there && renaming->victim.is_dir &&
+	    is_below(renaming->old_dir, renaming->victim.ref))
 		return renaming->flags & RENAME_EXCHANGE ? -EINVAL : -ENOTEMPTY;
-	if (renaming->moved.ref.ino != renaming->old_dir.ino && !renaming->moved.is_dir)
+	if (!renaming->moved.is_dir)
 		low = renaming->moved.ref;
-	if (renaming->victim.is_there && renaming->victim.ref.ino != renaming->new_dir.ino)
+	if (renaming->victim.is_there)
 		high = renaming->victim.ref;
 	/* Directories come first. */
 	if (high.ino && (low.ino > high.ino || renaming->victim.is_dir)) {
@@ -502,18 +515,6 @@ static int rename_in_dirs(struct mount *m, struct renaming *renaming)
 	if (low.ino)
 		unlock_inode(m, low);
 	return r;
-}
-
-static bool is_below(struct tree_ref dir, struct tree_ref above)
-{
-	const struct tree *t = &world->tree[SIDE_A];
-	bool is = false;
-
-	sched_guard();
-	for (uint32_t ino = dir.ino; !is && ino && ino != t->root; ino = t->inodes[ino].parent)
-		is = ino == above.ino;
-	sched_unguard();
-	return is;
 }
 
 int mount_rename(struct mount *m, struct tree_ref old_dir, const char *old_name, struct tree_ref new_dir,
