@@ -54,8 +54,10 @@ static void clear_locked(struct migrate *m, struct marks_task *task, uint64_t so
 	(void)marks_clear_locked(m->config.marks, task, source_end); /* what is redirtied stays marked */
 }
 
-void commit_add(struct migrate *m, struct marks_task *task, uint64_t source_end, const struct synced *synced)
+void commit_add(struct worker *worker, struct marks_task *task, uint64_t source_end,
+		const struct synced *synced)
 {
+	struct migrate *m = worker->migrate;
 	struct commit *commit = &m->commit;
 	struct commit_item *item;
 
@@ -70,7 +72,12 @@ void commit_add(struct migrate *m, struct marks_task *task, uint64_t source_end,
 		(void)marks_unlock(m->config.marks); /* a clear need not be flushed */
 		return;
 	}
-	*item = (struct commit_item){ .task = *task, .source_end = source_end, .has_synced = synced != NULL };
+	*item = (struct commit_item){
+		.task = *task,
+		.losses = worker->losses,
+		.source_end = source_end,
+		.has_synced = synced != NULL,
+	};
 	if (synced)
 		item->synced = *synced;
 
@@ -101,7 +108,7 @@ static void end_items(struct migrate *m, struct commit_item *item, bool is_commi
 		for (unsigned i = 0; item && i < COMMIT_BATCH; i++) {
 			struct commit_item *next = item->next;
 
-			if (is_committed)
+			if (is_committed && item->losses == m->commit.losses)
 				clear_locked(m, &item->task, item->source_end,
 					     item->has_synced ? &item->synced : NULL);
 			else
@@ -120,6 +127,9 @@ static void commit_items(struct migrate *m, struct commit_item *items)
 
 	r = store_commit(m->target);
 	m->commit.last_ms = (uint32_t)(clock_ms() - begun);
+	/* It speaks for all who wrote before it, also for those whose task has not come yet. */
+	if (r != 0 && r != -EHOSTDOWN && r != -EAGAIN)
+		m->commit.losses++;
 	if (r == STORE_E_LOST)
 		log_warning("the target has restarted: what it had not committed is copied again");
 	else if (r != 0)

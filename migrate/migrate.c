@@ -205,6 +205,7 @@ static void work(struct worker *worker, struct marks_task *task)
 	struct migrate *m = worker->migrate;
 	uint64_t begun = clock_ns();
 
+	worker->losses = m->commit.losses;
 	switch (task->kind) {
 	case MARKS_NAME:
 		batch_work(worker, task);

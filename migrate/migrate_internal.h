@@ -72,6 +72,7 @@ bool compared_add(struct compared *compared, uint64_t id);
 struct commit_item {
 	struct commit_item *next;
 	struct marks_task task;
+	uint64_t losses; /* when its work began */
 	uint64_t source_end;
 	bool has_synced;
 	struct synced synced;
@@ -84,6 +85,7 @@ struct commit {
 	unsigned count;			   /* guarded by lock */
 	bool is_stopping;		   /* guarded by lock */
 	_Atomic uint32_t last_ms;	   /* how long the last commit took */
+	_Atomic uint64_t losses;	   /* commits that failed: what was written before is in doubt */
 };
 
 struct worker {
@@ -94,6 +96,7 @@ struct worker {
 	struct scan *scan; /* the scanner's */
 	struct batch *batch; /* NULL for the scanner */
 	struct object dir; /* the last directory looked at; id 0: none */
+	uint64_t losses;   /* of the commit, when the task began */
 };
 
 struct migrate {
@@ -232,7 +235,7 @@ int xattr_sync(struct worker *worker, const struct object *object, struct store_
 int commit_init(struct commit *commit) MUST_CHECK;
 void commit_done(struct commit *commit);
 /* Takes over @task's claim: it is cleared when the target's commit covers it. */
-void commit_add(struct migrate *migrate, struct marks_task *task, uint64_t source_end,
+void commit_add(struct worker *worker, struct marks_task *task, uint64_t source_end,
 		const struct synced *synced);
 void *commit_thread(void *migrate);
 /* Lets the committer see that a drain has begun. */

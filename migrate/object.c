@@ -383,7 +383,7 @@ static int make_equal(struct object_work *w)
 	w->synced.ctime[w->m->from] = w->source.ctime;
 	w->synced.ctime[w->m->to] = w->target.ctime;
 	migrate_succeeded(w->m);
-	commit_add(w->m, w->task, w->source.size, &w->synced);
+	commit_add(w->worker, w->task, w->source.size, &w->synced);
 	return MIGRATE_E_ENDED;
 }
 
@@ -446,7 +446,7 @@ void object_work_data(struct worker *worker, struct marks_task *task)
 	done(&w);
 	if (r == 0) {
 		migrate_succeeded(w.m);
-		commit_add(w.m, task, w.source.size, NULL);
+		commit_add(worker, task, w.source.size, NULL);
 		return;
 	}
 	if (r == MIGRATE_E_ENDED)

@@ -309,7 +309,7 @@ void reconcile_end(struct worker *worker, struct marks_task *task, int r)
 
 	if (r == 0) {
 		migrate_succeeded(m);
-		commit_add(m, task, 0, NULL);
+		commit_add(worker, task, 0, NULL);
 		return;
 	}
 	if (r == MIGRATE_E_FOREIGN) {
