@@ -28,6 +28,7 @@ enum {
 	MEMTABLES_BYTES = 24 << 20,	 /* all families together */
 	MEMTABLE_BYTES = 8 << 20,	 /* of one family */
 	ARENA_BLOCK_BYTES = 128 << 10,	 /* what the smallest memtable takes */
+	MEMTABLE_BUCKETS = 16 << 10,	 /* of one that is a hash table */
 	MEMTABLES_MAX = 8,		 /* of one family, before writers stop */
 	LOG_BYTES_MAX = 8 << 20,	 /* of the write-ahead log */
 	LEVEL0_COMPACTION_FILES = 4,
@@ -54,16 +55,17 @@ enum {
 static const struct {
 	const char *name;
 	bool has_filter; /* read by whole key, often in vain */
+	bool is_point;	 /* never read in order: its memtables are hash tables */
 } columns[] = {
-	[COLUMN_META] = { "default", false }, /* RocksDB always has this one */
-	[COLUMN_MARKS] = { "marks", false },
-	[COLUMN_OBJECT] = { "object", true },
-	[COLUMN_LOCATOR_A] = { "locator_a", true },
-	[COLUMN_LOCATOR_B] = { "locator_b", true },
-	[COLUMN_SHADOW] = { "shadow", true },
-	[COLUMN_PLACE] = { "place", false },
-	[COLUMN_SYNCED] = { "synced", true },
-	[COLUMN_INTENT] = { "intent", false },
+	[COLUMN_META] = { "default", false, false }, /* RocksDB always has this one */
+	[COLUMN_MARKS] = { "marks", false, false },
+	[COLUMN_OBJECT] = { "object", true, true },
+	[COLUMN_LOCATOR_A] = { "locator_a", true, true },
+	[COLUMN_LOCATOR_B] = { "locator_b", true, true },
+	[COLUMN_SHADOW] = { "shadow", true, false },
+	[COLUMN_PLACE] = { "place", false, false },
+	[COLUMN_SYNCED] = { "synced", true, true },
+	[COLUMN_INTENT] = { "intent", false, false },
 };
 
 static_assert(ARRAY_SIZE(columns) == COLUMN_MAX, "a name for each column family");
@@ -131,7 +133,7 @@ static rocksdb_block_based_table_options_t *table_options(rocksdb_cache_t *cache
 	return options;
 }
 
-static rocksdb_options_t *column_options(rocksdb_cache_t *cache, bool has_filter)
+static rocksdb_options_t *column_options(rocksdb_cache_t *cache, bool has_filter, bool is_point)
 {
 	rocksdb_block_based_table_options_t *table = table_options(cache, has_filter);
 	rocksdb_options_t *options = rocksdb_options_create();
@@ -141,7 +143,10 @@ static rocksdb_options_t *column_options(rocksdb_cache_t *cache, bool has_filter
 	rocksdb_options_set_compression(options, rocksdb_lz4_compression);
 	rocksdb_options_set_write_buffer_size(options, MEMTABLE_BYTES);
 	rocksdb_options_set_arena_block_size(options, ARENA_BLOCK_BYTES);
-	if (has_filter) {
+	if (is_point) {
+		rocksdb_options_set_prefix_extractor(options, rocksdb_slicetransform_create_noop());
+		rocksdb_options_set_hash_link_list_rep(options, MEMTABLE_BUCKETS);
+	} else if (has_filter) {
 		/* What is not there yet is what a baseline asks for most. */
 		rocksdb_options_set_memtable_prefix_bloom_size_ratio(options, MEMTABLE_FILTER_RATIO);
 		rocksdb_options_set_memtable_whole_key_filtering(options, 1);
@@ -236,7 +241,7 @@ static int open_families(struct rocks *rocks, const char *path, const struct fam
 {
 	_cleanup_free_ rocksdb_column_family_handle_t **handles = NULL;
 	_cleanup_free_ const rocksdb_options_t **each = NULL;
-	rocksdb_options_t *plain, *filtered;
+	rocksdb_options_t *plain, *filtered, *point;
 	char *text = NULL;
 
 	handles = calloc(list->count, sizeof(*handles));
@@ -245,14 +250,19 @@ static int open_families(struct rocks *rocks, const char *path, const struct fam
 	if (!handles || !each || !rocks->strange)
 		return -ENOMEM;
 
-	plain = column_options(cache, false);
-	filtered = column_options(cache, true);
-	for (size_t i = 0; i < list->count; i++)
-		each[i] = i < COLUMN_MAX && columns[i].has_filter ? filtered : plain;
+	plain = column_options(cache, false, false);
+	filtered = column_options(cache, true, false);
+	point = column_options(cache, true, true);
+	for (size_t i = 0; i < list->count; i++) {
+		each[i] = plain;
+		if (i < COLUMN_MAX && columns[i].has_filter)
+			each[i] = columns[i].is_point ? point : filtered;
+	}
 	rocks->db = rocksdb_open_column_families(options, path, (int)list->count, list->names, each,
 						 handles, &text);
 	rocksdb_options_destroy(plain);
 	rocksdb_options_destroy(filtered);
+	rocksdb_options_destroy(point);
 	if (text)
 		return rocks_error(text, "cannot open the journal");
 
