@@ -110,7 +110,7 @@ static void lock_eligible(struct migrate *m, struct batch *b)
 		if (!n->is_eligible)
 			continue;
 		placelock_lock(&m->placelock, n->x.id, 0);
-		n->is_eligible = is_unpaired_still(m, n);
+		n->is_eligible = !m->is_stopping && is_unpaired_still(m, n);
 		if (n->is_eligible)
 			b->creates[count++] = n;
 		else
@@ -232,7 +232,6 @@ void batch_work(struct worker *worker, struct marks_task *first)
 	for (unsigned i = 0; i < b->count; i++) {
 		if (b->names[i].is_eligible)
 			continue;
-		/* At a stop an intent may be left whose outcome is not known: its slot is ours. */
 		if (m->is_stopping)
 			migrate_keep(m, &b->names[i].task, MIGRATE_E_STOPPING);
 		else

@@ -52,6 +52,8 @@ static int forget_dead(struct object_work *w)
 	struct place place;
 	int r;
 
+	if (m->is_stopping)
+		return MIGRATE_E_STOPPING; /* its creation may be an intent left for the next start */
 	r = journal_object_get(m->config.journal, w->task->object, &w->object);
 	if (r < 0)
 		return r;

@@ -251,7 +251,7 @@ static int bring_x(struct name_work *w)
 /* A nameless object that nobody holds any more and that the target never got. */
 static int drop_unpaired(struct name_work *w)
 {
-	struct object object;
+	struct object object = { .id = 0 };
 	struct place place;
 	uint64_t id = orphan_id(w->place.name);
 	int r;
@@ -259,7 +259,7 @@ static int drop_unpaired(struct name_work *w)
 	if (w->place.dir != JOURNAL_LIMBO_ID || !id)
 		return 0;
 	placelock_lock(&w->m->placelock, id, 0);
-	r = journal_object_get(w->m->config.journal, id, &object);
+	r = w->m->is_stopping ? MIGRATE_E_STOPPING : journal_object_get(w->m->config.journal, id, &object);
 	if (r == 0)
 		r = journal_place_get(w->m->config.journal, id, 0, NULL, &place);
 	if (r == JOURNAL_E_NONE && object.id == id) {
@@ -272,7 +272,7 @@ static int drop_unpaired(struct name_work *w)
 		}
 	}
 	placelock_unlock(&w->m->placelock, id, 0);
-	return r < 0 ? r : 0;
+	return r < 0 || r == MIGRATE_E_STOPPING ? r : 0;
 }
 
 /* Makes the name stand for X. 0, MIGRATE_E_*, STORE_E_UNKNOWN never, or the error. */

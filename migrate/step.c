@@ -238,8 +238,23 @@ static int perform(struct migrate *m, const struct intent *intent, const struct 
 
 /* ---- settle ------------------------------------------------------------------ */
 
+/* Whether what stands at the new name can be what the operation put there. A stranger that
+ * was there before makes the operation fail, which a crash may have kept from being told. */
+static bool is_ours(struct migrate *m, const struct intent *intent, const struct object *object,
+		    const struct locator *found, const struct store_attr *attr)
+{
+	mode_t created = object->type | (S_ISDIR(object->type) ? 0700 : 0600);
+
+	if (intent->op != INTENT_CREATE)
+		return locator_equal(found, &object->locator[m->to]);
+	if (S_ISLNK(object->type))
+		return S_ISLNK(attr->mode);
+	return attr->mode == created && (!S_ISREG(object->type) || attr->size == 0);
+}
+
 /* Whether the operation happened, by what is there: 1, 0, or an error. */
-static int happened(struct migrate *m, const struct intent *intent, struct locator *ret_found)
+static int happened(struct migrate *m, const struct intent *intent, const struct object *object,
+		    struct locator *ret_found)
 {
 	struct locator dir;
 	struct store_attr attr;
@@ -255,7 +270,7 @@ static int happened(struct migrate *m, const struct intent *intent, struct locat
 		return intent->op == INTENT_REMOVE;
 	if (r < 0)
 		return r;
-	return intent->op != INTENT_REMOVE;
+	return intent->op != INTENT_REMOVE && is_ours(m, intent, object, ret_found, &attr);
 }
 
 static int take_back(struct migrate *m, const struct intent *intent)
@@ -270,7 +285,7 @@ static int settle(struct migrate *m, const struct intent *intent, const struct o
 	struct locator found = LOCATOR_NULL;
 	int r;
 
-	r = happened(m, intent, &found);
+	r = happened(m, intent, object, &found);
 	if (r < 0)
 		return r;
 	if (r == 0) {
@@ -318,6 +333,9 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 	int r;
 
 	assert(worker->index < MIGRATE_WORKERS_MAX);
+	/* Somebody's intent may be left unsettled now, on this object or in our slot. */
+	if (m->is_stopping)
+		return MIGRATE_E_STOPPING;
 	intent->number = (uint64_t)worker->index * MIGRATE_BATCH_MAX;
 
 	r = journal_object_get(m->config.journal, intent->object, &object);
