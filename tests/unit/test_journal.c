@@ -236,9 +236,6 @@ static void a_failure_leaves_what_was_there(void **state)
 {
 	uint64_t uuid = journal_uuid(*state);
 
-#ifdef __SANITIZE_THREAD__
-	skip(); /* without descriptors the sanitizer cannot name what it shall suppress */
-#endif
 	*state = journal_close(*state);
 	assert_int_equal(run_task("open-limited", test_path("new/parent/dir")), 0);
 	assert_int_equal(mkdir(test_path("empty"), 0755), 0);
