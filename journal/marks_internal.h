@@ -63,7 +63,7 @@ enum {
 	BATCH_RING = 256,   /* batches whose sequence number is remembered exactly */
 	SEGMENT_BUCKETS = 512,
 	SPILL_READ = 128, /* records read back at a time */
-	SPILL_RETRY_MS = 100,
+	SPILL_RETRY_MS = 20,
 };
 
 #define TAIL_NONE UINT64_MAX

@@ -74,18 +74,30 @@ static int take_entry(struct marks *m, struct list *queue, enum marks_kind kind,
 	return r;
 }
 
+static int take_kind(struct marks *m, enum marks_kind kind, struct marks_task *task, uint32_t now)
+{
+	int r = 0;
+
+	while (r == 0 && !list_is_empty(&m->ready[kind]))
+		r = take_entry(m, &m->ready[kind], kind, task, now);
+	while (r == 0 && !list_is_empty(&m->rested[kind]))
+		r = take_entry(m, &m->rested[kind], kind, task, now);
+	return r;
+}
+
 static int take(struct marks *m, unsigned kinds, struct marks_task *task, uint32_t now)
 {
 	for (unsigned i = 0; i < MARKS_KIND_MAX; i++) {
 		enum marks_kind kind = (m->turn + i) % MARKS_KIND_MAX;
-		int r = 0;
+		int r;
 
 		if (!(kinds & 1u << kind))
 			continue;
-		while (r == 0 && !list_is_empty(&m->ready[kind]))
-			r = take_entry(m, &m->ready[kind], kind, task, now);
-		while (r == 0 && !list_is_empty(&m->rested[kind]))
-			r = take_entry(m, &m->rested[kind], kind, task, now);
+		r = take_kind(m, kind, task, now);
+		if (r == 0 && kind == MARKS_DATA && kinds & 1u << MARKS_OBJECT) {
+			kind = MARKS_OBJECT; /* what is no work for DATA any more */
+			r = take_kind(m, kind, task, now);
+		}
 		if (r != 0) {
 			m->turn = kind + 1;
 			return r;
