@@ -120,31 +120,41 @@ int look_is_alive(struct migrate *migrate, const struct object *object)
 	return attr.nlink > 0 || orphans_has(migrate->config.orphans, object->id);
 }
 
+/* Makes limbo, or finds the one that is there. A reply that is lost is waited for: what
+ * lands later would spoil the root's times. */
+static int make_limbo(struct migrate *m, struct locator *ret_locator)
+{
+	struct store_new new = { .mode = S_IFDIR | 0700 };
+	struct store_attr attr;
+	int r, found;
+
+	for (;;) {
+		r = store_create(m->target, &m->root[m->to], m->config.limbo_name, &new, ret_locator, &attr);
+		if (r != -EEXIST && r != STORE_E_UNKNOWN)
+			return r;
+		while (r == STORE_E_UNKNOWN && migrate_suspects_until(m))
+			if (migrate_sleep(m, migrate_suspects_until(m)))
+				return -EINTR;
+		found = store_lookup(m->target, &m->root[m->to], m->config.limbo_name, ret_locator, &attr);
+		if (found != -ENOENT || r == -EEXIST)
+			return found;
+	}
+}
+
 int look_limbo(struct migrate *migrate, struct locator *ret_locator)
 {
 	struct object limbo = { .id = JOURNAL_LIMBO_ID, .type = S_IFDIR };
-	struct store_new new = { .mode = S_IFDIR | 0700 };
-	struct store_attr attr;
 	int r = 0;
 
 	pthread_mutex_lock(&migrate->limbo_lock);
 	if (!locator_is_null(&migrate->limbo))
 		goto out;
-	/* The root's times change by it: marked before, and again when it is done. */
-	marks_lock(migrate->config.marks);
-	marks_put_attr_locked(migrate->config.marks, JOURNAL_ROOT_ID);
-	r = journal_flush(migrate->config.journal, marks_unlock(migrate->config.marks));
-	if (r < 0)
-		goto out;
-	r = store_create(migrate->target, &migrate->root[migrate->to], migrate->config.limbo_name, &new,
-			 &limbo.locator[migrate->to], &attr);
-	if (r == -EEXIST || r == STORE_E_UNKNOWN)
-		r = store_lookup(migrate->target, &migrate->root[migrate->to], migrate->config.limbo_name,
-				 &limbo.locator[migrate->to], &attr);
+	r = make_limbo(migrate, &limbo.locator[migrate->to]);
 	if (r < 0)
 		goto out;
 	migrate->limbo = limbo.locator[migrate->to];
 
+	/* The root's times have changed by it; a crash before this is seen to by every start. */
 	marks_lock(migrate->config.marks);
 	journal_put_object(migrate->config.journal, &limbo, NULL);
 	marks_put_attr_locked(migrate->config.marks, JOURNAL_ROOT_ID);

@@ -386,9 +386,10 @@ static int resume(struct migrate *m, bool is_new, bool has_gap)
 	if (is_new || has_gap) {
 		m->is_gap_open = m->has_gap = !is_new;
 		marks_put_scan_locked(m->config.marks, JOURNAL_ROOT_ID, /* is_compare= */ !is_new);
-		marks_put_attr_locked(m->config.marks, JOURNAL_ROOT_ID);
-		marks_set_paired_locked(m->config.marks, JOURNAL_ROOT_ID);
 	}
+	/* Also when limbo may have been made just before it died. */
+	marks_put_attr_locked(m->config.marks, JOURNAL_ROOT_ID);
+	marks_set_paired_locked(m->config.marks, JOURNAL_ROOT_ID);
 	return journal_flush(journal, marks_unlock(m->config.marks));
 }
 
