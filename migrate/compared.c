@@ -22,11 +22,21 @@ void compared_done(struct compared *compared)
 	pthread_mutex_destroy(&compared->lock);
 }
 
-bool compared_add(struct compared *compared, uint64_t id)
+bool compared_has(struct compared *compared, uint64_t id)
+{
+	size_t at = (size_t)(id / 8);
+	bool is_there;
+
+	pthread_mutex_lock(&compared->lock);
+	is_there = at < compared->bytes && compared->bits[at] & 1u << (id % 8);
+	pthread_mutex_unlock(&compared->lock);
+	return is_there;
+}
+
+void compared_add(struct compared *compared, uint64_t id)
 {
 	size_t at = (size_t)(id / 8), bytes;
-	uint8_t bit = (uint8_t)(1u << (id % 8)), *bits;
-	bool was_there = false;
+	uint8_t *bits;
 
 	pthread_mutex_lock(&compared->lock);
 	if (at >= compared->bytes) {
@@ -38,10 +48,7 @@ bool compared_add(struct compared *compared, uint64_t id)
 			compared->bytes = bytes;
 		}
 	}
-	if (at < compared->bytes) {
-		was_there = compared->bits[at] & bit;
-		compared->bits[at] |= bit;
-	}
+	if (at < compared->bytes)
+		compared->bits[at] |= (uint8_t)(1u << (id % 8));
 	pthread_mutex_unlock(&compared->lock);
-	return was_there;
 }

@@ -65,8 +65,9 @@ struct compared {
 
 void compared_init(struct compared *compared);
 void compared_done(struct compared *compared);
-/* Adds @id; whether it was there already. */
-bool compared_add(struct compared *compared, uint64_t id);
+bool compared_has(struct compared *compared, uint64_t id);
+/* To be called when the marks of what was found are put: from then on others rely on it. */
+void compared_add(struct compared *compared, uint64_t id);
 
 /* A task whose target operations are done and wait for the commit. */
 struct commit_item {

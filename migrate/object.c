@@ -329,8 +329,12 @@ static int compare_first(struct object_work *w)
 
 	if (!m->has_gap || (!is_dir && !S_ISREG(w->object.type)))
 		return 0;
-	if (compared_add(&m->compared, w->object.id) || (!is_dir && is_whole(w->task)))
+	if (compared_has(&m->compared, w->object.id))
 		return 0;
+	if (!is_dir && is_whole(w->task)) {
+		compared_add(&m->compared, w->object.id);
+		return 0;
+	}
 	marks_lock(m->config.marks);
 	if (is_dir)
 		marks_put_scan_locked(m->config.marks, w->object.id, /* is_compare= */ true);
@@ -339,6 +343,7 @@ static int compare_first(struct object_work *w)
 	r = journal_flush(m->config.journal, marks_unlock(m->config.marks));
 	if (r < 0)
 		return r;
+	compared_add(&m->compared, w->object.id);
 	return is_dir ? 0 : MIGRATE_E_AGAIN;
 }
 

@@ -84,7 +84,7 @@ static int compare_name(struct scan *s, const char *name)
 	}
 	if (!look.id || locator_is_null(&look.object.locator[s->m->to]))
 		return 0; /* its name mark brings all with it */
-	if (compared_add(&s->m->compared, look.id))
+	if (compared_has(&s->m->compared, look.id))
 		return 0; /* by another name, or by its own work (object.c) */
 
 	r = journal_synced_get(s->m->config.journal, look.id, &synced);
@@ -100,7 +100,11 @@ static int compare_name(struct scan *s, const char *name)
 	}
 	if (S_ISDIR(look.attr.mode))
 		marks_put_scan_locked(s->m->config.marks, look.id, true);
-	return journal_flush(s->m->config.journal, marks_unlock(s->m->config.marks));
+	r = journal_flush(s->m->config.journal, marks_unlock(s->m->config.marks));
+	if (r < 0)
+		return r;
+	compared_add(&s->m->compared, look.id);
+	return 0;
 }
 
 static int list_source(struct scan *s)
