@@ -253,18 +253,24 @@ static int drop_unpaired(struct name_work *w)
 {
 	struct object object = { .id = 0 };
 	struct place place;
-	uint64_t id = orphan_id(w->place.name);
+	uint64_t id = orphan_id(w->place.name), y = 0;
 	int r;
 
 	if (w->place.dir != JOURNAL_LIMBO_ID || !id)
 		return 0;
 	placelock_lock(&w->m->placelock, id, 0);
-	r = w->m->is_stopping ? MIGRATE_E_STOPPING : journal_object_get(w->m->config.journal, id, &object);
+	r = w->m->is_stopping ? MIGRATE_E_STOPPING : shadow_now(w, &y);
+	if (r == 0 && y)
+		r = MIGRATE_E_AGAIN; /* it came here while nothing of ours locked it */
+	if (r == 0)
+		r = journal_object_get(w->m->config.journal, id, &object);
 	if (r == 0)
 		r = journal_place_get(w->m->config.journal, id, 0, NULL, &place);
 	if (r == JOURNAL_E_NONE && object.id == id) {
 		r = look_is_alive(w->m, &object);
-		if (r == 0) {
+		if (r > 0) {
+			r = 0;
+		} else if (r == 0) {
 			marks_lock(w->m->config.marks);
 			marks_drop_object_locked(w->m->config.marks, id);
 			journal_delete_object(w->m->config.journal, &object);
@@ -272,7 +278,7 @@ static int drop_unpaired(struct name_work *w)
 		}
 	}
 	placelock_unlock(&w->m->placelock, id, 0);
-	return r < 0 || r == MIGRATE_E_STOPPING ? r : 0;
+	return r == JOURNAL_E_NONE ? 0 : r;
 }
 
 /* Makes the name stand for X. 0, MIGRATE_E_*, STORE_E_UNKNOWN never, or the error. */
