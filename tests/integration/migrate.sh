@@ -39,7 +39,6 @@ check_writers "$MOUNT"
 ferry failover --max-freeze 10s || fail "the failover was refused"
 say "failed over, frozen for $(status_get last_freeze_ms) ms"
 status_is phase guard || fail "phase is '$(status_get phase)', not 'guard'"
-check_writers "$MOUNT"
 if [[ $KIND == nfs ]]; then
 	(($(status_get not_carried.xattrs) > 0)) || fail "status names no xattrs as not carried"
 	(($(status_get not_carried.acls) > 0)) || fail "status names no ACLs as not carried"

@@ -11,6 +11,7 @@ SEED=${FERRYFS_SEED:-$RANDOM}
 FILES=${FERRYFS_FILES:-20000}
 COMMIT_LAG=6000		# copied, but not yet committed and cleared when it was killed
 LOST_MOUNT=3		# exit code of writers whose mount went away
+HOLD_DOWN_S=3		# for late writes of the killed; the default takes a minute each time
 
 start_all_writers()
 {
@@ -29,7 +30,7 @@ kill_and_restart()
 	stop_writers $LOST_MOUNT >/dev/null
 	sleep 0.1
 	touch "$T/restarted"
-	start_ferryfs "$SHM/source" "$TARGET"
+	start_ferryfs "$SHM/source" "$TARGET" --hold-down $HOLD_DOWN_S
 }
 
 copied_again()
@@ -46,7 +47,7 @@ test_begin 420
 make_target "$KIND"
 make_tree "$KIND" "$SHM/source/still" "$FILES" 200 "$SEED"
 WRITER_OPTIONS+=(--seed "$SEED")
-start_ferryfs "$SHM/source" "$TARGET"
+start_ferryfs "$SHM/source" "$TARGET" --hold-down $HOLD_DOWN_S
 start_all_writers
 
 wait_for 100 "a third of the baseline" copied_is_at_least $((FILES / 3))

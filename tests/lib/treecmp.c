@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * treecmp A B [--no-xattr] [--ignore PATTERN]: compares two trees, object by object, and
+ * treecmp A B [--no-xattr] [--no-symlink-times] [--ignore PATTERN]: compares two trees, object by object, and
  * prints each difference. Shares no code with ferryfs, so that it can judge it.
  *
  * Compared: names as bytes, types, sizes, bytes (a hole and zeros are alike),
@@ -69,7 +69,7 @@ struct link_map {
 };
 
 static struct {
-	bool no_xattr;
+	bool no_xattr, no_symlink_times;
 	const char *ignore;
 	struct level *levels;
 	size_t depth, levels_capacity;
@@ -464,6 +464,8 @@ static void compare_attributes(const char *name, const struct level *top,
 	if (st[A].st_uid != st[B].st_uid || st[A].st_gid != st[B].st_gid)
 		differ(name, "owner %u:%u and %u:%u", st[A].st_uid, st[A].st_gid, st[B].st_uid,
 		       st[B].st_gid);
+	if (cmp.no_symlink_times && S_ISLNK(mode[A]))
+		return;
 	if (st[A].st_mtim.tv_sec != st[B].st_mtim.tv_sec ||
 	    st[A].st_mtim.tv_nsec != st[B].st_mtim.tv_nsec)
 		differ(name, "%s's mtime %lld.%09ld and %lld.%09ld", type_name(st[A].st_mode),
@@ -632,6 +634,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "no-xattr", no_argument, NULL, 'x' },
+		{ "no-symlink-times", no_argument, NULL, 't' },
 		{ "ignore", required_argument, NULL, 'i' },
 		{ 0 },
 	};
@@ -640,13 +643,16 @@ int main(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (option == 'x')
 			cmp.no_xattr = true;
+		else if (option == 't')
+			cmp.no_symlink_times = true;
 		else if (option == 'i')
 			cmp.ignore = optarg;
 		else
 			return TEST_TROUBLE;
 	}
 	if (argc - optind != 2)
-		die(TEST_TROUBLE, "usage: treecmp A B [--no-xattr] [--ignore PATTERN]");
+		die(TEST_TROUBLE, "usage: treecmp A B [--no-xattr] [--no-symlink-times] "
+				  "[--ignore PATTERN]");
 
 	setup();
 	compare_trees(argv[optind], argv[optind + 1]);

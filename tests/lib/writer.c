@@ -166,7 +166,7 @@ static const struct option long_options[] = {
 	{ "size", required_argument, NULL, 'z' },
 	{ "may-lose-mount", no_argument, NULL, 'l' },
 	{ "no-xattr", no_argument, NULL, 'x' },
-	{ "no-times", no_argument, NULL, 't' },
+	{ "no-symlink-times", no_argument, NULL, 't' },
 	{ "direct", no_argument, NULL, 'd' },
 	{ "check", no_argument, NULL, 'c' },
 	{ 0 },
@@ -214,7 +214,7 @@ static void parse_option(struct command *command, int option)
 		o->no_xattr = true;
 		break;
 	case 't':
-		o->no_times = true;
+		o->no_symlink_times = true;
 		break;
 	case 'd':
 		o->is_direct = true;

@@ -26,7 +26,7 @@ struct writer_options {
 	uint64_t size;		/* of the file of random8k */
 	const char *until_file; /* ends when this exists */
 	double seconds;		/* or after so long */
-	bool may_lose_mount, no_xattr, no_times, is_direct;
+	bool may_lose_mount, no_xattr, no_symlink_times, is_direct;
 };
 
 /* ---- pacing (writer.c) ------------------------------------------------------- */

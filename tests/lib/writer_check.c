@@ -129,10 +129,11 @@ static void compare_attributes(struct comparison *c, const char *path, struct mo
 	if (!is_dir && node->seen_ino && node->seen_ino != st.st_ino)
 		differ(c, path, "is not one inode with its other names");
 	node->seen_ino = st.st_ino;
-	if (node->has_mtime && !c->options->no_times &&
+	if (node->has_mtime && !(c->options->no_symlink_times && S_ISLNK(node->mode)) &&
 	    (st.st_mtim.tv_sec != node->mtime.tv_sec || st.st_mtim.tv_nsec != node->mtime.tv_nsec))
-		differ(c, path, "mtime %lld.%09ld, not %lld.%09ld", (long long)st.st_mtim.tv_sec,
-		       st.st_mtim.tv_nsec, (long long)node->mtime.tv_sec, node->mtime.tv_nsec);
+		differ(c, path, "mtime %lld.%09ld, not %lld.%09ld (mode %o)",
+		       (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+		       (long long)node->mtime.tv_sec, node->mtime.tv_nsec, st.st_mode);
 	if (S_ISREG(node->mode) || S_ISLNK(node->mode))
 		compare_bytes(c, path, node);
 	if (!c->options->no_xattr)
