@@ -27,6 +27,7 @@ struct leftover {
 	uint64_t id;
 	bool is_file;
 	bool is_in_limbo;	 /* of the active side */
+	bool was_unpaired;	 /* when its name went */
 	struct cached_file *pin; /* owned, or NULL */
 	struct store_attr attr;	 /* when it is no file */
 };
@@ -151,6 +152,20 @@ static void limbo_unlink(struct overlay *overlay, uint64_t id)
 
 /* ---- a name goes --------------------------------------------------------- */
 
+static int look_at_record(struct overlay *overlay, struct victim *victim)
+{
+	enum side passive = overlay_active(overlay) == SIDE_A ? SIDE_B : SIDE_A;
+	struct object object;
+	int r;
+
+	orphan_name(victim->node.id, victim->limbo);
+	r = journal_object_get(overlay->journal, victim->node.id, &object);
+	if (r < 0)
+		return r;
+	victim->is_unpaired = r == 0 && locator_is_null(&object.locator[passive]);
+	return 0;
+}
+
 int victim_look(struct overlay *overlay, const struct node *dir, const char *name,
 		struct victim *ret_victim)
 {
@@ -175,7 +190,9 @@ int victim_look(struct overlay *overlay, const struct node *dir, const char *nam
 		return r;
 	victim.is_known = r == 0;
 	if (victim.is_known)
-		orphan_name(victim.node.id, victim.limbo);
+		r = look_at_record(overlay, &victim);
+	if (r < 0)
+		return r;
 	*ret_victim = victim;
 	return 0;
 }
@@ -185,9 +202,11 @@ void victim_mark(struct victim *victim, struct marks_change *change)
 	/* What the journal does not know has no copy that could become wrong. */
 	if (!victim->is_known)
 		return;
-	if (!victim->is_last)
+	/* The marks of one without a pair wait for the pair: they have to learn that there
+	 * will be none. Of one that has a pair, its names tell. */
+	if (!victim->is_last || victim->is_unpaired)
 		marks_change_add_attr(change, victim->node.id);
-	else if (S_ISREG(victim->attr.mode))
+	if (victim->is_last && S_ISREG(victim->attr.mode))
 		marks_change_add_name(change, JOURNAL_LIMBO_ID, victim->limbo);
 }
 
@@ -240,6 +259,7 @@ int victim_begin(struct overlay *overlay, struct victim *victim)
 		return -ENOMEM;
 	leftover->id = victim->node.id;
 	leftover->is_file = S_ISREG(victim->attr.mode);
+	leftover->was_unpaired = victim->is_unpaired;
 	if (leftover->is_file)
 		r = keep(overlay, leftover, victim);
 	if (r == 0 && leftover->is_file)
@@ -287,6 +307,7 @@ int leftover_add_tmpfile(struct overlay *overlay, uint64_t id, struct store_file
 	}
 	leftover->id = id;
 	leftover->is_file = true;
+	leftover->was_unpaired = true;
 	r = fdcache_insert(overlay->files, id, file, &leftover->pin);
 	if (r == 0)
 		atomic_fetch_add(&overlay->pins, 1); /* there is no other way to keep it */
@@ -328,6 +349,8 @@ void leftover_end(struct overlay *overlay, uint64_t id)
 	if (leftover->is_file) {
 		orphan_name(id, name);
 		marks_change_add_name(&change, JOURNAL_LIMBO_ID, name);
+		if (leftover->was_unpaired)
+			marks_change_add_attr(&change, id); /* as in victim_mark() */
 		marks_change_begin(overlay->marks, &change);
 		orphans_remove(overlay->orphans, id);
 		if (leftover->is_in_limbo) {

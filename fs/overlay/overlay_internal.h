@@ -184,6 +184,7 @@ struct victim {
 	bool is_there;
 	bool is_known; /* it has an id */
 	bool is_last;  /* of its names */
+	bool is_unpaired;
 	struct node node;
 	struct store_attr attr;
 	struct leftover *leftover; /* owned, between begin and end */
