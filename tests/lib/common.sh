@@ -145,7 +145,8 @@ test_cleanup()
 {
 	local status=$1 mount
 
-	trap - EXIT INT TERM HUP
+	trap - EXIT
+	trap '' INT TERM HUP PIPE # whatever comes, to the end
 	set +e
 	((status == 0 || status == 77)) || show_state
 	exec 2>/dev/null # what is killed below need not be announced
