@@ -8,6 +8,7 @@
  * A failure prints its seed; run it alone with: test_marks_random <seed>.
  */
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -68,6 +69,7 @@ struct task {
 
 struct world {
 	uint64_t rng;
+	bool is_memory_short; /* now and then there is none */
 	struct journal *journal;
 	struct marks *marks;
 	struct marks_limits limits;
@@ -80,6 +82,7 @@ struct world {
 };
 
 static uint64_t seed_now;
+static struct world *short_world; /* whose allocations may fail now */
 static uint64_t now_ms;
 
 /* Time goes on by the test's steps alone, so that a seed says everything. */
@@ -97,6 +100,25 @@ static unsigned dice(struct world *w, unsigned n)
 	w->rng ^= w->rng >> 7;
 	w->rng ^= w->rng << 17;
 	return (unsigned)((w->rng >> 11) % n);
+}
+
+static bool fault(void)
+{
+	return short_world && dice(short_world, 12) == 0;
+}
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+	return fault() ? NULL : __real_calloc(count, size);
+}
+
+void *__real_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_realloc(void *p, size_t size)
+{
+	return fault() ? NULL : __real_realloc(p, size);
 }
 
 #define CHECK(cond)                                                                     \
@@ -215,8 +237,8 @@ static void task_start(struct world *w)
 		return;
 	t->task = MARKS_TASK_NULL;
 	r = marks_next(w->marks, kinds, 0, &t->task);
-	CHECK(r >= 0);
-	if (r == 0)
+	CHECK(r >= 0 || (r == -ENOMEM && w->is_memory_short));
+	if (r <= 0)
 		return;
 	CHECK(kinds & 1u << t->task.kind);
 	t->is_used = true;
@@ -506,6 +528,7 @@ static void crash(struct world *w)
 	forget_tasks(w);
 	w->marks = marks_close(w->marks);
 	fake_journal_crash(w->journal, dice(w, (unsigned)fake_journal_unflushed(w->journal) + 1));
+	short_world = NULL;
 	CHECK(marks_open(w->journal, &w->limits, &w->marks) == 0);
 	memset(w->is_unpaired, 0, sizeof(w->is_unpaired));
 	w->crashes++;
@@ -585,6 +608,28 @@ static void limits_random(struct world *w)
 	};
 }
 
+/* A change could not be registered: all has to be compared, as after a gap. */
+static void lost(struct world *w)
+{
+	CHECK(w->is_memory_short);
+	for (unsigned i = 0; i < CHANGES; i++) {
+		while (w->changes[i].is_used)
+			change_step(w, &w->changes[i]);
+	}
+	forget_tasks(w);
+	w->marks = marks_close(w->marks);
+	fake_journal_flush_all(w->journal);
+	CHECK(marks_open(w->journal, &w->limits, &w->marks) == 0);
+	for (unsigned f = 0; f < FILES; f++)
+		marks_put_whole(w->marks, FIRST_ID + f, 0);
+	marks_lock(w->marks);
+	for (unsigned n = 0; n < NAMES; n++)
+		marks_put_name_locked(w->marks, DIR_ID, name_text(n));
+	(void)marks_unlock(w->marks);
+	fake_journal_flush_all(w->journal);
+	memset(w->is_unpaired, 0, sizeof(w->is_unpaired));
+}
+
 static void run(uint64_t seed)
 {
 	struct world *w = calloc(1, sizeof(*w));
@@ -596,10 +641,17 @@ static void run(uint64_t seed)
 	for (unsigned i = 0; i < 8; i++)
 		(void)dice(w, 2);
 	limits_random(w);
+	w->is_memory_short = dice(w, 4) == 0;
 	w->journal = fake_journal_new();
 	CHECK(marks_open(w->journal, &w->limits, &w->marks) == 0);
 	for (unsigned i = 0; i < STEPS; i++) {
+		short_world = w->is_memory_short ? w : NULL;
 		step(w);
+		short_world = NULL;
+		if (marks_is_lost(w->marks)) {
+			lost(w);
+			break;
+		}
 		check(w);
 	}
 	drain(w);
