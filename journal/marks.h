@@ -133,8 +133,9 @@ struct marks_task {
 #define MARKS_TASK_NULL ((struct marks_task){ .kind = MARKS_KIND_MAX })
 
 /* Claims the next task of a kind in @kinds (1 << enum marks_kind), waiting until
- * @deadline_ms (clock_ms()): 1, or 0 when there was none, or -ENOMEM. May read marks
- * back from the journal, outside the lock. What may be claimed:
+ * @deadline_ms (clock_ms()): 1, or 0 when there was none, or -ENOMEM. What it gives is
+ * in the journal: it flushes if need be, and may read marks back, outside the lock.
+ * What may be claimed:
  *  - SCAN, NAME: nothing of it claimed, no change in flight on it.
  *  - OBJECT: all idle data of the object and its attr, alone (no DATA claim of it); of
  *    a directory only when no name in it is marked or claimed. With a change in flight
@@ -145,7 +146,9 @@ struct marks_task {
 int marks_next(struct marks *marks, unsigned kinds, uint64_t deadline_ms, struct marks_task *ret_task) MUST_CHECK;
 
 /* Between marks_lock() and marks_unlock(): claims OBJECT of @object if it is ready: 1, else 0.
- * For the worker that has just put its mark and knows all about it. */
+ * For the worker that has just put its mark and knows all about it. Before it touches the
+ * passive side again, that batch must be flushed, or hold the clear of a mark whose work
+ * would be done anew (the name that the object was made for). */
 int marks_take_object_locked(struct marks *marks, uint64_t object, struct marks_task *ret_task) MUST_CHECK;
 
 /* Wakes all that wait in marks_next(), which returns 0 then. */
