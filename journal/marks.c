@@ -303,6 +303,15 @@ void marks_count_target_change_locked(struct marks *m)
 	}
 }
 
+void marks_set_compare(struct marks *m, struct entry *e, bool is_compare)
+{
+	if (e->is_compare == is_compare)
+		return;
+	assert(is_compare || m->compare_count > 0);
+	e->is_compare = is_compare;
+	m->compare_count = is_compare ? m->compare_count + 1 : m->compare_count - 1;
+}
+
 uint64_t marks_target_changes(const struct marks *m)
 {
 	return __atomic_load_n(&m->target_changes, __ATOMIC_SEQ_CST);
@@ -315,6 +324,7 @@ void marks_get_stats(struct marks *m, struct marks_stats *ret_stats)
 		.objects = m->marked[MARKS_OBJECT] + m->spill[MARKS_OBJECT].count,
 		.names = m->marked[MARKS_NAME] + m->spill[MARKS_NAME].count,
 		.scans = m->marked[MARKS_SCAN] + m->spill[MARKS_SCAN].count,
+		.compares = m->compare_count + m->spill[MARKS_SCAN].count,
 		.bytes = m->dirty_blocks * MARKS_BLOCK_BYTES + m->tail_bytes,
 		.dirtied_bytes = m->dirtied_bytes,
 		.cleared_bytes = m->cleared_bytes,

@@ -122,6 +122,8 @@ static void item_end(struct marks *m, struct marks_item *item)
 			marks_data_redirty(o, item->offset, item->end);
 	} else if (item->kind == MARKS_OBJECT) {
 		marks_data_redirty(object_of(e), 0, 0);
+		/* It may have died without a pair, which nobody but a worker finds out. */
+		e->is_unpaired = false;
 	} else if (e->is_claimed) {
 		e->is_redirtied = true;
 	}
@@ -216,7 +218,7 @@ void marks_put_scan_locked(struct marks *m, uint64_t dir, bool is_compare)
 	/* Our put must not take back a comparison that is spilled. */
 	is_compare |= !e->is_complete && m->spill[MARKS_SCAN].is_active;
 	if (is_compare && !e->is_compare) {
-		e->is_compare = true;
+		marks_set_compare(m, e, true);
 		if (e->is_marked)
 			marks_simple_put(m, e);
 	}

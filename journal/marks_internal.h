@@ -293,6 +293,7 @@ struct marks {
 
 	/* Counts. */
 	size_t count[MARKS_KIND_MAX], marked[MARKS_KIND_MAX];
+	size_t compare_count; /* scans in compare mode */
 	size_t claimed, resting_count;
 	uint64_t dirty_blocks, tail_bytes;
 	uint64_t dirtied_bytes, cleared_bytes, cleared_objects, cleared_names;
@@ -312,6 +313,7 @@ void marks_delete(struct marks *m, enum journal_mark_kind kind, uint64_t object,
 		  const struct name_entry *name);
 /* Without memory or journal: compare everything later. Says so once. */
 void marks_lose(struct marks *m, int error, const char *why);
+void marks_set_compare(struct marks *m, struct entry *e, bool is_compare);
 void marks_set_marked(struct marks *m, struct entry *e, bool is_marked);
 bool marks_is_empty_locked(const struct marks *m);
 /* Wakes those that wait for emptiness or room, if it may be there. */

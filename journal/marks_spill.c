@@ -139,7 +139,7 @@ static void insert_simple(struct marks *m, struct entry *e, uint64_t value, bool
 {
 	marks_set_marked(m, e, true);
 	if (e->kind == MARKS_SCAN)
-		e->is_compare = value != 0 || (!is_sure && is_outdated(m, MARKS_SCAN));
+		marks_set_compare(m, e, value != 0 || (!is_sure && is_outdated(m, MARKS_SCAN)));
 	if (!is_sure)
 		marks_simple_put(m, e);
 }

@@ -184,6 +184,7 @@ void marks_entry_free(struct marks *m, struct entry *e)
 	*link = e->hash_next;
 	m->entry_count--;
 	m->count[e->kind]--;
+	marks_set_compare(m, e, false);
 
 	if (e->kind == MARKS_NAME) {
 		dir = name_of(e)->dir;

@@ -203,7 +203,7 @@ static bool simple_end(struct marks *m, struct entry *e, bool is_clear)
 		}
 	}
 	marks_set_marked(m, e, false);
-	e->is_compare = false;
+	marks_set_compare(m, e, false);
 	return true;
 }
 

@@ -544,32 +544,33 @@ static void set_baseline_done(struct migrate *m)
 	log_info("the baseline copy is done");
 }
 
-/* The baseline is done when there is no mark at all; under churn, which always leaves some,
- * when a round (all marks there were at its begin have been cleared) brought no new
- * directory to scan, or after so many rounds that only churn can have brought them. */
+/* The baseline is done when there is no mark at all. Under churn, which always leaves some,
+ * it goes by rounds: a round ends when as many marks have been cleared as there were at its
+ * begin. It is done with a round that brought no directory to scan; or, since churn makes
+ * directories too, after so many that they went deeper than trees are. */
 static void update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
 {
-	uint64_t pending = stats->names + stats->objects;
-	uint64_t cleared = stats->cleared_names + stats->cleared_objects;
+	bool is_round_over = stats->cleared_names >= m->round_names &&
+			     stats->cleared_objects >= m->round_objects && m->scans_done >= m->round_scans;
+	bool has_no_scans = stats->scans == 0 && m->scans_put == m->round_scans_put;
 
-	if (stats->scans > 0)
-		return;
-	m->is_gap_open = false;
+	if (stats->compares == 0)
+		m->is_gap_open = false;
 	if (m->is_baseline_done)
 		return;
-	if (pending == 0) {
+	if (stats->names + stats->objects + stats->scans == 0 ||
+	    (m->round > 0 && is_round_over && (has_no_scans || m->round >= BASELINE_ROUNDS_MAX))) {
 		set_baseline_done(m);
 		return;
 	}
-	if (m->round > 0 && cleared < m->round_end)
+	if (m->round > 0 && !is_round_over)
 		return;
-	if (m->round > 0 && (m->scans_put == m->round_scans || m->round >= BASELINE_ROUNDS_MAX)) {
-		set_baseline_done(m);
-		return;
-	}
+	/* Each name may bring an object. */
 	m->round++;
-	m->round_end = cleared + pending;
-	m->round_scans = m->scans_put;
+	m->round_names = stats->cleared_names + stats->names;
+	m->round_objects = stats->cleared_objects + stats->objects + stats->names;
+	m->round_scans = m->scans_done + stats->scans;
+	m->round_scans_put = m->scans_put;
 }
 
 static void update_baseline(struct migrate *m)

@@ -394,27 +394,46 @@ static int make_equal(struct object_work *w)
 	return MIGRATE_E_ENDED;
 }
 
-static void end_object(struct object_work *w, uint64_t id, int r)
+/* One side says that the object is gone. Nothing is wrong if it has died meanwhile: whoever
+ * works off its names, under its place lock, is taking it away or has done so. */
+static int check_gone(struct object_work *w, int r)
+{
+	struct migrate *m = w->m;
+	struct object object;
+	int now;
+
+	placelock_lock(&m->placelock, w->task->object, 0);
+	now = journal_object_get(m->config.journal, w->task->object, &object);
+	if (now == 0 && locator_equal(&object.locator[m->to], &w->object.locator[m->to]))
+		now = look_is_alive(m, &object) == 0 ? MIGRATE_E_REST : r;
+	else if (now >= 0)
+		now = MIGRATE_E_AGAIN;
+	placelock_unlock(&m->placelock, w->task->object, 0);
+	return now;
+}
+
+static void end_object(struct object_work *w, int r, const char *what)
 {
 	done(w);
+	if (is_gone(r))
+		r = check_gone(w, r);
 	if (r == MIGRATE_E_ENDED)
 		return;
 	if (r < 0)
-		migrate_report(w->m, r, "make the object equal", id, NULL);
+		migrate_report(w->m, r, what, w->task->object, NULL);
 	migrate_keep(w->m, w->task, r);
 }
 
 void object_work(struct worker *worker, struct marks_task *task)
 {
 	struct object_work w = { .worker = worker, .m = worker->migrate, .task = task };
-	uint64_t id = task->object;
 	int r;
 
 	assert(task->kind == MARKS_OBJECT);
 	r = begin(&w);
 	if (r == 0)
 		r = make_equal(&w);
-	end_object(&w, id, r);
+	end_object(&w, r, "make the object equal");
 }
 
 void object_work_new(struct worker *worker, struct marks_task *task, const struct object *object,
@@ -435,13 +454,12 @@ void object_work_new(struct worker *worker, struct marks_task *task, const struc
 	r = begin_source(&w);
 	if (r == 0)
 		r = make_equal(&w);
-	end_object(&w, object->id, r);
+	end_object(&w, r, "make the object equal");
 }
 
 void object_work_data(struct worker *worker, struct marks_task *task)
 {
 	struct object_work w = { .worker = worker, .m = worker->migrate, .task = task };
-	uint64_t id = task->object;
 	int r;
 
 	assert(task->kind == MARKS_DATA);
@@ -450,15 +468,10 @@ void object_work_data(struct worker *worker, struct marks_task *task)
 		r = target_now(&w);
 	if (r == 0)
 		r = copy_ranges(&w, /* is_stable= */ false);
-	done(&w);
 	if (r == 0) {
 		migrate_succeeded(w.m);
 		commit_add(worker, task, w.source.size, NULL);
-		return;
+		r = MIGRATE_E_ENDED;
 	}
-	if (r == MIGRATE_E_ENDED)
-		return;
-	if (r < 0)
-		migrate_report(w.m, r, "copy the data", id, NULL);
-	migrate_keep(w.m, task, r);
+	end_object(&w, r, "copy the data");
 }

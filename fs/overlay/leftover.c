@@ -91,9 +91,54 @@ static struct leftover *leftover_free(struct overlay *overlay, struct leftover *
 
 /* ---- limbo --------------------------------------------------------------- */
 
-static int find_limbo(struct overlay *overlay, bool is_needed, struct locator *ret_limbo)
+/* Limbo comes and goes without a trace in the times of the root, which others see. */
+static void restore_times(struct store *store, const struct locator *root, const struct store_attr *before)
+{
+	const struct store_setattr set = {
+		.valid = STORE_SET_ATIME | STORE_SET_MTIME,
+		.atime = before->atime,
+		.mtime = before->mtime,
+	};
+	int r = fs_outcome(store_setattr(store, root, &set, NULL));
+
+	if (r < 0)
+		log_warning_errno(r, "cannot keep the times of the root directory");
+}
+
+static int make_limbo(struct overlay *overlay, const struct locator *root, struct locator *ret_limbo)
 {
 	struct store_new new = { .mode = S_IFDIR | 0700 };
+	struct store *store = overlay_store(overlay);
+	struct store_attr before, attr;
+	int r;
+
+	r = fs_outcome(store_getattr(store, root, &before));
+	if (r < 0)
+		return r;
+	r = store_create(store, root, overlay->limbo_name, &new, ret_limbo, &attr);
+	if (r == -EEXIST)
+		return fs_outcome(store_lookup(store, root, overlay->limbo_name, ret_limbo, &attr));
+	if (r == 0)
+		restore_times(store, root, &before);
+	return fs_outcome(r);
+}
+
+static void remove_limbo(struct overlay *overlay)
+{
+	struct store *store = overlay_store(overlay);
+	struct store_attr before;
+	struct locator root;
+
+	store_root(store, &root);
+	if (store_getattr(store, &root, &before) != 0)
+		return; /* it stays, hidden */
+	/* If others have something there, it stays. */
+	if (store_rmdir(store, &root, overlay->limbo_name) == 0)
+		restore_times(store, &root, &before);
+}
+
+static int find_limbo(struct overlay *overlay, bool is_needed, struct locator *ret_limbo)
+{
 	struct store *store = overlay_store(overlay);
 	struct store_attr attr;
 	struct locator root;
@@ -103,10 +148,7 @@ static int find_limbo(struct overlay *overlay, bool is_needed, struct locator *r
 	r = store_lookup(store, &root, overlay->limbo_name, ret_limbo, &attr);
 	if (r != -ENOENT || !is_needed)
 		return fs_outcome(r);
-	r = store_create(store, &root, overlay->limbo_name, &new, ret_limbo, &attr);
-	if (r == -EEXIST)
-		r = store_lookup(store, &root, overlay->limbo_name, ret_limbo, &attr);
-	return fs_outcome(r);
+	return make_limbo(overlay, &root, ret_limbo);
 }
 
 bool limbo_exists(struct overlay *overlay)
@@ -448,8 +490,6 @@ void leftovers_switch(struct overlay *overlay)
 
 void leftovers_end_all(struct overlay *overlay, bool is_frozen)
 {
-	struct locator root;
-
 	for (unsigned i = 0; i < BUCKETS; i++) {
 		while (overlay->leftovers[i]) {
 			uint64_t id = overlay->leftovers[i]->id;
@@ -461,9 +501,6 @@ void leftovers_end_all(struct overlay *overlay, bool is_frozen)
 				leftover_end(overlay, id);
 		}
 	}
-	if (is_frozen || !limbo_exists(overlay))
-		return;
-	store_root(overlay_store(overlay), &root);
-	/* If others have something there, it stays. */
-	(void)!store_rmdir(overlay_store(overlay), &root, overlay->limbo_name);
+	if (!is_frozen && limbo_exists(overlay))
+		remove_limbo(overlay);
 }
