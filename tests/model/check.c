@@ -291,6 +291,21 @@ bool check_is_covered(const char **ret_why)
 	return true;
 }
 
+static bool is_asked;
+
+void check_ask(void)
+{
+	is_asked = true;
+}
+
+bool check_was_asked(void)
+{
+	bool was_asked = is_asked;
+
+	is_asked = false;
+	return was_asked;
+}
+
 /* ---- at each removal ------------------------------------------------------ */
 
 void check_target_change(const struct op *op)

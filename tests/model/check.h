@@ -14,6 +14,10 @@
  * still there. Looks at the world only; needs memrocks.c. *@ret_why has the flaw. */
 bool check_is_covered(const char **ret_why);
 
+/* A good moment for it: what has just changed is not covered by accident. */
+void check_ask(void);
+bool check_was_asked(void); /* since the last time */
+
 /* Before each change of the target: an object that the source still has never loses its
  * last name there (it would have to be copied again). */
 void check_target_change(const struct op *op);

@@ -123,8 +123,8 @@ static void pick_range(uint64_t size, uint64_t *ret_offset, uint64_t *ret_end)
 
 static uint64_t pick_size(uint64_t size)
 {
-	if (size >= 1 << 20)
-		return sched_random(size / CELL_BYTES + 1) * CELL_BYTES;
+	if (size >= 1 << 20 || (world->plan.bulk_of_1000 && sched_random(8) == 0))
+		return sched_random(BULK_BYTES / CELL_BYTES * 5 / 4) * CELL_BYTES;
 	return sched_random(SMALL_CELLS + 8) * CELL_BYTES;
 }
 
@@ -134,6 +134,11 @@ static int pick_fallocate_mode(uint64_t *offset, uint64_t *end)
 	case 0:
 		return 0;
 	case 1:
+		/* All of a large file is marked at once. */
+		if (world->plan.bulk_of_1000 && sched_random(2)) {
+			*offset = 0;
+			*end = sched_random(BULK_BYTES / BLOCK_BYTES) * BLOCK_BYTES + BLOCK_BYTES;
+		}
 		return FALLOC_FL_ZERO_RANGE;
 	case 2:
 		*offset = *offset / BLOCK_BYTES * BLOCK_BYTES;

@@ -69,7 +69,7 @@ static void on_step(uint64_t step)
 	memstore_land();
 	if (step >= crash_step)
 		crash();
-	if (!is_covered || !world->has_begun || step < check_step)
+	if (!is_covered || !world->has_begun || (step < check_step && !check_was_asked()))
 		return;
 	check_step = step + 1 + sched_random(2 * CHECK_STEPS);
 	if (!check_is_covered(&why))

@@ -32,6 +32,11 @@ struct memdir {
 	struct tree_entry *entries; /* as they were at the opening: a stale listing */
 };
 
+static bool has_faults(const struct memstore *ms)
+{
+	return ms->side == SIDE_B && !world->is_target_steady;
+}
+
 /* What a thread is about to do; a crash finds it. */
 struct pending {
 	struct memstore *ms;
@@ -169,9 +174,14 @@ void memstore_crash(void)
 
 /* ---- changes ------------------------------------------------------------- */
 
-static bool has_faults(const struct memstore *ms)
+/* The target's server starts anew, and has forgotten; the next commit says so. */
+static void restart_maybe(struct memstore *ms)
 {
-	return ms->side == SIDE_B && !world->is_target_steady;
+	if (!has_faults(ms) || !world->plan.can_lose || !sched_chance(world->plan.lose_of_1000))
+		return;
+	tree_lose(ms->tree, sched_random);
+	world->is_lost = true;
+	sched_trace("RESTART of the target");
 }
 
 /* A part of a write may have been done when it fails. */
@@ -222,6 +232,7 @@ static int change(struct memstore *ms, const struct op *op, struct tree_ref *ret
 	sched_point();
 	sched_set_pending(NULL);
 	sched_guard();
+	restart_maybe(ms);
 	if (has_faults(ms) && sched_chance(world->plan.fail_of_1000)) {
 		r = fail(ms, op);
 	} else if (has_faults(ms) && !world->plan.is_local && sched_chance(world->plan.unknown_of_1000)) {
@@ -235,6 +246,8 @@ static int change(struct memstore *ms, const struct op *op, struct tree_ref *ret
 	}
 	if (sched_is_traced())
 		sched_trace("%s: %s: %d", side_name(ms->side), tree_op_text(op, text), r);
+	if (r == 0 && sched_chance(ms->side == SIDE_A ? 300 : 100))
+		check_ask();
 	sched_unguard();
 	sched_point();
 	return r;
@@ -838,11 +851,14 @@ static int ms_commit(struct store *store)
 
 	sched_point();
 	sched_guard();
+	restart_maybe(ms);
 	if (has_faults(ms) && sched_chance(world->plan.fail_of_1000)) {
 		r = -EIO;
-	} else if (has_faults(ms) && world->plan.can_lose && sched_chance(world->plan.lose_of_1000)) {
+		/* As any error but two: what it covered is in doubt. */
 		tree_lose(ms->tree, sched_random);
+	} else if (ms->side == SIDE_B && world->is_lost) {
 		r = STORE_E_LOST;
+		world->is_lost = false;
 	} else {
 		tree_commit(ms->tree);
 	}

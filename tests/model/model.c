@@ -65,6 +65,7 @@ void world_reset(void)
 	world->last_loss_ms = 0;
 	world->is_target_steady = false;
 	world->was_killed = false;
+	world->is_lost = false;
 	world->has_begun = false;
 	world->verdict[0] = '\0';
 	for (unsigned i = 0; i < WORLD_LATE_MAX; i++)
@@ -94,7 +95,7 @@ static void plan_stores(struct plan *p, struct rng *rng)
 		p->fail_of_1000 = (unsigned)rng_below(rng, 60);
 		p->read_fail_of_1000 = (unsigned)rng_below(rng, 20);
 		p->unknown_of_1000 = (unsigned)rng_below(rng, 60);
-		p->lose_of_1000 = (unsigned)rng_below(rng, 200);
+		p->lose_of_1000 = (unsigned)rng_below(rng, 30);
 	}
 }
 
@@ -152,7 +153,7 @@ static void plan_focus(struct plan *p, const char *focus)
 	if (strstr(focus, "lose")) {
 		p->is_local = p->is_volatile = false;
 		p->can_lose = true;
-		p->lose_of_1000 = 300;
+		p->lose_of_1000 = 60;
 	}
 	if (strstr(focus, "gaps"))
 		p->has_gaps = true;

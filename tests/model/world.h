@@ -78,6 +78,7 @@ struct world {
 	unsigned life;
 	uint64_t last_loss_ms;
 	bool is_target_steady; /* no faults now */
+	bool is_lost; /* the target has forgotten something since its last commit */
 	bool was_killed;
 	bool has_begun; /* the journal has the first mark of all */
 	uint64_t landed_until_ns; /* by then all that is late has landed */
