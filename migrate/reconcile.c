@@ -281,6 +281,19 @@ static int drop_unpaired(struct name_work *w)
 	return r == JOURNAL_E_NONE ? 0 : r;
 }
 
+/* No scan comes to an object without a name: after a gap its attributes are marked, so that
+ * it is compared (object.c). */
+static int compare_leftover(struct name_work *w)
+{
+	struct migrate *m = w->m;
+
+	if (w->place.dir != JOURNAL_LIMBO_ID || !m->has_gap || compared_has(&m->compared, w->x.id))
+		return 0;
+	marks_lock(m->config.marks);
+	marks_put_attr_locked(m->config.marks, w->x.id);
+	return journal_flush(m->config.journal, marks_unlock(m->config.marks));
+}
+
 /* Makes the name stand for X. 0, MIGRATE_E_*, STORE_E_UNKNOWN never, or the error. */
 static int make_equal(struct name_work *w)
 {
@@ -288,7 +301,7 @@ static int make_equal(struct name_work *w)
 	int r;
 
 	if (w->x.id == w->y)
-		return w->x.id ? 0 : drop_unpaired(w);
+		return w->x.id ? compare_leftover(w) : drop_unpaired(w);
 	/* A name of a directory without a pair waits for the pair; of one that is gone,
 	 * X is none, and then there is no Y either. */
 	r = look_dir(w->worker, w->place.dir, &dir);
