@@ -231,7 +231,12 @@ static void drain(struct life *life)
 	int r;
 
 	migrate_set_draining(life->migrate, true);
-	r = marks_wait_empty(life->marks, clock_ms() + ms);
+	r = marks_wait_empty(life->marks, clock_ms() + ms / 10);
+	if (r < 0) {
+		/* It has failed for long enough. */
+		world->is_target_steady = true;
+		r = marks_wait_empty(life->marks, clock_ms() + ms);
+	}
 	if (r < 0) {
 		explain(life);
 		marks_get_stats(life->marks, &stats);

@@ -72,6 +72,8 @@ void world_reset(void)
 		world->late[i].is_used = false;
 	for (enum side side = SIDE_A; side < SIDE_MAX; side++)
 		tree_init(&world->tree[side], &world->tree_clock, side == SIDE_B && world->plan.can_lose);
+	/* The target has room for what was there before, too. */
+	world->tree[SIDE_A].blocks_max = TREE_BLOCKS_MAX / 4;
 	world->rocks.column_count = 0;
 	world->rocks.sequence = 0;
 	memset(world->rocks.count, 0, sizeof(world->rocks.count));

@@ -20,6 +20,7 @@ void tree_init(struct tree *t, uint64_t *clock, bool has_undo)
 
 	t->clock = clock;
 	t->has_undo = has_undo;
+	t->blocks_max = TREE_BLOCKS_MAX;
 	t->undo_count = 0;
 	t->entry_count = 0;
 	for (unsigned i = 0; i < TREE_ENTRIES_MAX; i++)
@@ -115,7 +116,7 @@ uint64_t tree_cell(const struct tree_inode *inode, uint64_t index)
 	return block ? block->cells[index % BLOCK_CELLS] : 0;
 }
 
-static int put_cell(struct tree_inode *inode, uint64_t index, uint64_t value)
+static int put_cell(const struct tree *t, struct tree_inode *inode, uint64_t index, uint64_t value)
 {
 	uint32_t number = (uint32_t)(index / BLOCK_CELLS);
 	unsigned i = block_index(inode, number);
@@ -123,7 +124,7 @@ static int put_cell(struct tree_inode *inode, uint64_t index, uint64_t value)
 	if (i == inode->block_count || inode->blocks[i].number != number) {
 		if (value == 0)
 			return 0;
-		if (inode->block_count == TREE_BLOCKS_MAX)
+		if (inode->block_count == t->blocks_max)
 			return -ENOSPC;
 		memmove(&inode->blocks[i + 1], &inode->blocks[i],
 			(inode->block_count - i) * sizeof(inode->blocks[0]));
@@ -231,7 +232,7 @@ void tree_lose(struct tree *t, uint64_t (*random)(uint64_t n))
 			uint64_t index = (uint64_t)before->number * BLOCK_CELLS + c;
 
 			if (index < inode->size / CELL_BYTES)
-				(void)put_cell(inode, index, before->cells[c]); /* full: a loss as well */
+				(void)put_cell(t, inode, index, before->cells[c]); /* full: a loss as well */
 		}
 		drop_zero_blocks(inode);
 	}
@@ -246,7 +247,7 @@ static int write_cells(struct tree *t, struct tree_inode *inode, const struct op
 	for (uint64_t b = from / BLOCK_CELLS; b * BLOCK_CELLS < to; b++)
 		note_undo(t, op->object, inode, (uint32_t)b, op->is_stable);
 	for (uint64_t i = from; i < to && r == 0; i++) {
-		r = put_cell(inode, i, op->cells[i - from]);
+		r = put_cell(t, inode, i, op->cells[i - from]);
 		if (r == 0 && (i + 1) * CELL_BYTES > inode->size)
 			inode->size = (i + 1) * CELL_BYTES;
 	}

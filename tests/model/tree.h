@@ -16,7 +16,7 @@
 enum {
 	TREE_INODES_MAX = 160,
 	TREE_ENTRIES_MAX = 320,
-	TREE_BLOCKS_MAX = 40, /* of one file that are not zero */
+	TREE_BLOCKS_MAX = 160, /* of one file that are not zero */
 	TREE_NAME_BYTES = 40,
 	TREE_LINK_BYTES = 16,
 	TREE_UNDO_MAX = 256,
@@ -66,6 +66,7 @@ struct tree {
 	struct tree_inode inodes[TREE_INODES_MAX]; /* [0] is none */
 	struct tree_entry entries[TREE_ENTRIES_MAX];
 	unsigned entry_count; /* all beyond are free */
+	unsigned blocks_max;  /* of one file; more is -ENOSPC */
 	bool has_undo;
 	unsigned undo_count; /* more than fit: nothing can be lost */
 	struct tree_undo undo[TREE_UNDO_MAX];
