@@ -546,13 +546,13 @@ static void set_baseline_done(struct migrate *m)
 
 /* The baseline is done when there is no mark at all. Under churn, which always leaves some,
  * it goes by rounds: a round ends when as many marks have been cleared as there were at its
- * begin. It is done with a round that brought no directory to scan; or, since churn makes
+ * begin. It is done with a round that had no directory to scan and brought none; or, since churn makes
  * directories too, after so many that they went deeper than trees are. */
 static void update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
 {
 	bool is_round_over = stats->cleared_names >= m->round_names &&
 			     stats->cleared_objects >= m->round_objects && m->scans_done >= m->round_scans;
-	bool has_no_scans = stats->scans == 0 && m->scans_put == m->round_scans_put;
+	bool has_no_scans = !m->round_has_scans && stats->scans == 0 && m->scans_put == m->round_scans_put;
 
 	if (stats->compares == 0)
 		m->is_gap_open = false;
@@ -570,6 +570,7 @@ static void update_baseline_locked(struct migrate *m, const struct marks_stats *
 	m->round_names = stats->cleared_names + stats->names;
 	m->round_objects = stats->cleared_objects + stats->objects + stats->names;
 	m->round_scans = m->scans_done + stats->scans;
+	m->round_has_scans = stats->scans > 0;
 	m->round_scans_put = m->scans_put;
 }
 

@@ -139,6 +139,7 @@ struct migrate {
 	char error_last[512];			    /* guarded by status_lock */
 	/* Of the baseline's round, see update_baseline_locked(); guarded by status_lock. */
 	uint64_t round, round_names, round_objects, round_scans, round_scans_put;
+	bool round_has_scans;
 };
 
 /* ---- migrate.c ------------------------------------------------------------ */
