@@ -239,17 +239,20 @@ static int perform(struct migrate *m, const struct intent *intent, const struct 
 /* ---- settle ------------------------------------------------------------------ */
 
 /* Whether what stands at the new name can be what the operation put there. A stranger that
- * was there before makes the operation fail, which a crash may have kept from being told. */
+ * was there before makes the operation fail, which a crash may have kept from being told.
+ * A store that died half-way through a create has left no permissions yet, and what the
+ * directory hands down (setgid). */
 static bool is_ours(struct migrate *m, const struct intent *intent, const struct object *object,
 		    const struct locator *found, const struct store_attr *attr)
 {
-	mode_t created = object->type | (S_ISDIR(object->type) ? 0700 : 0600);
+	mode_t created = S_ISDIR(object->type) ? 0700 : 0600, mode = attr->mode & 07777 & ~(mode_t)S_ISGID;
 
 	if (intent->op != INTENT_CREATE)
 		return locator_equal(found, &object->locator[m->to]);
 	if (S_ISLNK(object->type))
 		return S_ISLNK(attr->mode);
-	return attr->mode == created && (!S_ISREG(object->type) || attr->size == 0);
+	return (attr->mode & S_IFMT) == object->type && (mode == created || mode == 0) &&
+	       (!S_ISREG(object->type) || attr->size == 0);
 }
 
 /* Whether the operation happened, by what is there: 1, 0, or an error. */
