@@ -42,6 +42,7 @@ struct cutover {
 	pthread_mutex_t busy;	 /* one cutover at a time */
 	pthread_mutex_t lock;
 	struct phase_record record; /* guarded by lock */
+	bool is_flipping;	    /* guarded by lock: the file is record_flip()'s alone */
 	_Atomic enum cutover_step step;
 };
 
@@ -91,12 +92,13 @@ void cutover_get_record(struct cutover *c, struct phase_record *ret_record)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Writes @record under the lock: no reader sees one that is not on the disk. */
+/* Writes @record under the lock: no reader sees one that is not on the disk. During a flip
+ * nothing is written, the next tick does it. */
 static int write_record_locked(struct cutover *c, const struct phase_record *record)
 {
 	int r;
 
-	if (memcmp(record, &c->record, sizeof(*record)) == 0)
+	if (c->is_flipping || memcmp(record, &c->record, sizeof(*record)) == 0)
 		return 0;
 	r = phase_file_write(c->file, record);
 	if (r == 0)
@@ -249,14 +251,17 @@ static int drain(struct cutover *c, uint64_t deadline_ms, struct cutover_result 
 	return check_state(c, result);
 }
 
-/* From the first write on there is no way back: only forward, as often as it takes. */
+/* From the first write on there is no way back: only forward, as often as it takes; without
+ * the lock, so that the status can be asked meanwhile. */
 static void record_flip(struct cutover *c, uint64_t frozen_ms)
 {
 	struct phase_record record;
 	int r;
 
 	pthread_mutex_lock(&c->lock);
+	c->is_flipping = true;
 	record = c->record;
+	pthread_mutex_unlock(&c->lock);
 	record.active = other_side(record.active);
 	record.phase = PHASE_GUARD;
 	record.last_freeze_ms = (uint32_t)(clock_ms() - frozen_ms);
@@ -267,7 +272,9 @@ static void record_flip(struct cutover *c, uint64_t frozen_ms)
 		(void)log_error_errno(r, "cannot write the phase record: the mount stays frozen, retrying");
 		(void)migrate_sleep(c->migrate, clock_ms() + RECORD_RETRY_MS); /* also while stopping */
 	}
+	pthread_mutex_lock(&c->lock);
 	c->record = record;
+	c->is_flipping = false;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -280,10 +287,12 @@ static int freeze_and_flip(struct cutover *c, uint32_t freeze_ms_max, struct cut
 
 	c->step = CUTOVER_FREEZE;
 	r = c->gate.freeze(c->gate.context, deadline_ms);
-	if (r < 0)
+	if (r < 0) {
+		result->freeze_ms = (uint32_t)(clock_ms() - frozen_ms);
 		return refuse(result, r == -ETIMEDOUT ?
 					      "changes under way did not end within the bound; nothing has happened" :
 					      "too many requests had to be held; nothing has happened");
+	}
 	c->step = CUTOVER_DRAIN;
 	r = drain(c, deadline_ms, result);
 	if (r < 0) {
