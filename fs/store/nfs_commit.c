@@ -62,24 +62,30 @@ static int finish_commit(struct nfsstore *store, struct commit_piece *piece)
 }
 
 /* Commits the chain @entry (taken). STORE_E_LOST outweighs errors: what is in doubt must be
- * written again. */
+ * written again. Of a server that is down only the first ones are asked for, each in its
+ * whole time limit: the others go back at once. */
 static int commit_chain(struct nfsstore *store, struct nfsunstable_file *entry)
 {
 	struct commit_piece pieces[COMMITS_MAX];
 	unsigned begun = 0, ended = 0;
+	bool is_down = false;
 	int result = 0;
 
 	while (entry || ended < begun) {
 		int r;
 
-		if (entry && begun - ended < COMMITS_MAX) {
+		if (entry && (is_down || begun - ended < COMMITS_MAX)) {
 			struct nfsunstable_file *next = entry->next;
 
-			start_commit(store, &pieces[begun++ % COMMITS_MAX], entry);
+			if (is_down)
+				nfsunstable_put_back(&store->unstable, entry);
+			else
+				start_commit(store, &pieces[begun++ % COMMITS_MAX], entry);
 			entry = next;
 			continue;
 		}
 		r = finish_commit(store, &pieces[ended++ % COMMITS_MAX]);
+		is_down |= r == -EHOSTDOWN;
 		if (r == STORE_E_LOST || (r < 0 && result == 0))
 			result = r;
 	}
