@@ -348,9 +348,13 @@ int nfscreate(struct store *store, const struct locator *dir, const char *name,
 		int removed = S_ISDIR(new->mode) ? nfsname_rmdir(store, dir, name)
 						 : nfsname_unlink(store, dir, name);
 
-		if (removed != 0)
+		/* Whoever can be told so sees what is there, once a lost removal cannot land. */
+		if (removed != 0 && removed != -ENOENT) {
+			if (atomic_load(&nfsstore_of(store)->reports_unknown))
+				return STORE_E_UNKNOWN;
 			log_debug(
 				"an object whose attributes could not be set stays behind, ignoring");
+		}
 	}
 	/* The object is there, but perhaps not as wanted: like any unknown outcome. */
 	if (r == -EHOSTDOWN)
