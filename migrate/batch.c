@@ -24,6 +24,7 @@ struct batch_name {
 	struct intent intent;
 	struct locator created;
 	struct store_file *file; /* of what was created, or NULL */
+	bool is_new; /* x.object was seen for the first time, its record may not be flushed yet */
 	bool is_eligible;
 	int result;
 };
@@ -63,7 +64,6 @@ static bool look_eligible(struct worker *worker, struct batch_name *n)
 	struct migrate *m = worker->migrate;
 	struct locator locator;
 	uint64_t shadow;
-	bool is_new;
 
 	if (n->task.object == JOURNAL_LIMBO_ID || look_dir(worker, n->task.object, &n->dir) != 0 ||
 	    locator_is_null(&n->dir.locator[m->from]) || locator_is_null(&n->dir.locator[m->to]))
@@ -75,7 +75,7 @@ static bool look_eligible(struct worker *worker, struct batch_name *n)
 	if (!S_ISDIR(n->x.attr.mode) && n->x.attr.nlink != 1)
 		return false;
 	if (journal_object_intern_early(m->config.journal, m->from, &locator, n->x.attr.mode & S_IFMT,
-					n->x.attr.ino, &n->x.object, &is_new) != 0)
+					n->x.attr.ino, &n->x.object, &n->is_new) != 0)
 		return false;
 	n->x.id = n->x.object.id;
 	return locator_is_null(&n->x.object.locator[m->to]);
@@ -88,13 +88,14 @@ static int compare_ids(const void *a, const void *b)
 	return (*x)->x.id < (*y)->x.id ? -1 : (*x)->x.id > (*y)->x.id;
 }
 
-/* A record that is not flushed yet is one that nobody else can have paired. */
+/* A record that is not flushed yet is one that nobody else can have paired; any other that is
+ * not there was of an object that has died. */
 static bool is_unpaired_still(struct migrate *m, const struct batch_name *n)
 {
 	struct object object;
 	int r = journal_object_get(m->config.journal, n->x.id, &object);
 
-	return r == JOURNAL_E_NONE || (r == 0 && locator_is_null(&object.locator[m->to]));
+	return (r == JOURNAL_E_NONE && n->is_new) || (r == 0 && locator_is_null(&object.locator[m->to]));
 }
 
 static void lock_eligible(struct migrate *m, struct batch *b)

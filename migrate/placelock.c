@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "migrate/migrate_internal.h"
 
-/* There are never more than two ids a worker: a walk over the few beats a table. */
+/* A worker holds two ids, or a batch's: a walk over the few beats a table. */
 
 void placelock_init(struct placelock *placelock)
 {
