@@ -51,5 +51,6 @@ void cutover_get_record(struct cutover *cutover, struct phase_record *ret_record
 int cutover_update(struct cutover *cutover) MUST_CHECK;
 /* How long a freeze would last now, by the backlog and the measured rates. */
 uint32_t cutover_predict_ms(struct cutover *cutover);
-/* A clean stop: the record no longer says "running". */
+/* A clean stop: the record no longer says "running". To be called when the migrator has ended
+ * and the journal is synced. */
 int cutover_record_stop(struct cutover *cutover) MUST_CHECK;

@@ -309,9 +309,15 @@ int migrate_start(struct migrate *m)
 /* A clean stop, too, leaves behind what lost connections had under way. */
 static void record_suspects(struct migrate *m)
 {
-	journal_compose(m->config.journal);
-	journal_put_number(m->config.journal, "suspects", is_held_down(m) || migrate_suspects_until(m) ? 1 : 0);
-	(void)journal_submit(m->config.journal); /* goes with the journal's own end */
+	struct journal *journal = m->config.journal;
+	int r;
+
+	journal_compose(journal);
+	journal_put_number(journal, "suspects", is_held_down(m) || migrate_suspects_until(m) ? 1 : 0);
+	/* Before the stop is recorded as a clean one. */
+	r = journal_flush(journal, journal_submit(journal));
+	if (r < 0)
+		log_warning_errno(r, "cannot record what may still land on the target, ignoring");
 }
 
 static void stop_threads(struct migrate *m)
@@ -516,9 +522,11 @@ void migrate_set_draining(struct migrate *m, bool is_draining)
 void migrate_end_direction(struct migrate *m)
 {
 	m->is_flipped = true;
-	marks_wake(m->config.marks);
-	while (m->active > 0)
+	while (m->active > 0) {
+		/* In each round: one that looked just before may come to its wait only now. */
+		marks_wake(m->config.marks);
 		(void)migrate_sleep(m, clock_ms() + 1); /* a stop ends the sleep, not the wait */
+	}
 }
 
 void migrate_get_rates(struct migrate *m, struct migrate_rates *ret_rates)

@@ -12,9 +12,7 @@
  * target's commit covers it, then clears.
  *
  * Life: everything lives from migrate_open() to migrate_close(); threads from
- * migrate_start(). Locks, in order: placelock (ids, ascending), commit->lock; then
- * the marks' and the journal's. `status_lock`, `limbo_lock` are leaves, but for
- * limbo_lock, under which limbo is created on the target (a lock of its own for that).
+ * migrate_start(). Locks: docs/locking.md.
  */
 
 #include <pthread.h>

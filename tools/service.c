@@ -422,21 +422,22 @@ struct service *service_close(struct service *service)
 	if (!service)
 		return NULL;
 	service->overlay = overlay_close(service->overlay);
-	if (service->cutover) {
-		/* Nothing can be changed through the mount any more: the stop is clean. */
-		r = cutover_record_stop(service->cutover);
-		if (r < 0)
-			(void)log_warning_errno(r, "cannot record the stop, ignoring");
-	}
-	service->cutover = cutover_close(service->cutover);
 	service->migrate = migrate_close(service->migrate);
 	service->marks = marks_close(service->marks);
-	service->phase_file = phase_file_close(service->phase_file);
 	if (service->journal) {
 		r = journal_sync(service->journal);
 		if (r < 0)
 			(void)log_warning_errno(r, "cannot sync the journal, ignoring");
 	}
+	if (service->cutover) {
+		/* Only now is the stop clean: until the migrator had ended, a kill would have left
+		 * requests to the target under way, which the next start must wait for. */
+		r = cutover_record_stop(service->cutover);
+		if (r < 0)
+			(void)log_warning_errno(r, "cannot record the stop, ignoring");
+	}
+	service->cutover = cutover_close(service->cutover);
+	service->phase_file = phase_file_close(service->phase_file);
 	service->journal = journal_close(service->journal);
 	service->orphans = orphans_free(service->orphans);
 	service->store[SIDE_B] = store_close(service->store[SIDE_B]);
