@@ -65,7 +65,9 @@ static bool look_eligible(struct worker *worker, struct batch_name *n)
 	struct locator locator;
 	uint64_t shadow;
 
-	if (n->task.object == JOURNAL_LIMBO_ID || look_dir(worker, n->task.object, &n->dir) != 0 ||
+	if (n->task.object == JOURNAL_LIMBO_ID || step_is_shared_name(n->task.object, n->task.name))
+		return false;
+	if (look_dir(worker, n->task.object, &n->dir) != 0 ||
 	    locator_is_null(&n->dir.locator[m->from]) || locator_is_null(&n->dir.locator[m->to]))
 		return false;
 	if (journal_shadow_get(m->config.journal, n->task.object, n->task.name, &shadow) != JOURNAL_E_NONE)

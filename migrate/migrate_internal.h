@@ -175,6 +175,8 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 /* Of an operation whose outcome is unknown: waits until it can no longer land, then sees
  * whether it did. 0: it is done and recorded; MIGRATE_E_AGAIN: it is not. */
 int step_resolve(struct migrate *migrate, const struct intent *intent, const struct object *object) MUST_CHECK;
+/* Whether file systems make that name by themselves: a directory there is taken as it is. */
+bool step_is_shared_name(uint64_t dir, const char *name);
 /* The parts of a CREATE, for batch.c. */
 int step_perform_create(struct migrate *migrate, const struct intent *intent, const struct look *look,
 			const struct locator *dir, struct locator *ret_created,

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "migrate/migrate_internal.h"
 #include "util/clock.h"
@@ -208,6 +209,25 @@ static int perform_remove(struct migrate *m, const struct intent *intent, const 
 	return r == -ENOENT ? 0 : r;
 }
 
+bool step_is_shared_name(uint64_t dir, const char *name)
+{
+	return dir == JOURNAL_ROOT_ID && strcmp(name, "lost+found") == 0;
+}
+
+/* Takes the directory that stands there for what @intent was to create. */
+static int adopt(struct migrate *m, const struct intent *intent, struct locator *ret_found)
+{
+	struct store_attr attr;
+	struct locator dir;
+	int r;
+
+	r = target_dir(m, intent->place.dir, &dir);
+	if (r != 0)
+		return r;
+	r = store_lookup(m->target, &dir, intent->place.name, ret_found, &attr);
+	return r == 0 && !S_ISDIR(attr.mode) ? -EEXIST : r;
+}
+
 static int perform(struct migrate *m, const struct intent *intent, const struct object *object,
 		   const struct look *look, struct locator *ret_created)
 {
@@ -355,6 +375,11 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 	r = perform(m, intent, &object, look, &created);
 	if (r == STORE_E_UNKNOWN)
 		return step_resolve(m, intent, &object);
+	if (r == -EEXIST && intent->op == INTENT_CREATE && S_ISDIR(object.type) &&
+	    step_is_shared_name(intent->place.dir, intent->place.name)) {
+		look = NULL; /* it is not as it would have been created */
+		r = adopt(m, intent, &created);
+	}
 	if (r != 0) {
 		int back = take_back(m, intent);
 
