@@ -488,6 +488,34 @@ void leftovers_switch(struct overlay *overlay)
 	}
 }
 
+void leftovers_clear(struct overlay *overlay)
+{
+	struct store *store = overlay_store(overlay);
+	struct store_entry entry;
+	struct store_dir *dir;
+	struct locator limbo;
+	int r;
+
+	r = find_limbo(overlay, /* is_needed= */ false, &limbo);
+	if (r == -ENOENT)
+		return;
+	if (r == 0)
+		r = fs_outcome(store_dir_open(store, &limbo, &dir));
+	if (r == 0) {
+		while (r == 0) {
+			r = store_dir_next(dir, &entry);
+			if (r == 0)
+				r = fs_outcome(store_unlink(store, &limbo, entry.name));
+		}
+		store_dir_close(dir);
+	}
+	if (r != STORE_E_END)
+		log_warning_errno(r, "cannot empty '%s', which a failover may wait for",
+				  overlay->limbo_name);
+	else
+		remove_limbo(overlay);
+}
+
 void leftovers_end_all(struct overlay *overlay, bool is_frozen)
 {
 	for (unsigned i = 0; i < BUCKETS; i++) {

@@ -314,6 +314,8 @@ int overlay_open(const struct overlay_config *config, struct overlay **ret_overl
 		overlay_free(overlay);
 		return r;
 	}
+	if (config->active == SIDE_A)
+		leftovers_clear(overlay);
 	r = make_session(overlay);
 	if (r == 0)
 		r = mount_device(overlay);

@@ -220,6 +220,9 @@ int leftover_setattr(struct overlay *overlay, uint64_t id, const struct store_se
 		     struct store_attr *ret_attr) MUST_CHECK;
 /* All reads are held: leftovers live in limbo from here on. */
 void leftovers_switch(struct overlay *overlay);
+/* At a start, on side A: what a daemon that died has left in limbo is nobody's any more. As
+ * long as it stands there it is alive to the migrator, which waits for its end. */
+void leftovers_clear(struct overlay *overlay);
 /* The mount has ended: so have they. */
 void leftovers_end_all(struct overlay *overlay, bool is_frozen);
 
