@@ -32,6 +32,8 @@ void log_to_fd(int fd)
 
 static size_t put(char *line, size_t at, const char *format, ...) PRINTF_LIKE(3, 4);
 
+static size_t put_list(char *line, size_t at, const char *format, va_list args) PRINTF_LIKE(3, 0);
+
 static size_t put_list(char *line, size_t at, const char *format, va_list args)
 {
 	int n = vsnprintf(line + at, LOG_LINE_MAX - at, format, args);
