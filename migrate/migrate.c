@@ -543,20 +543,20 @@ void migrate_get_rates(struct migrate *m, struct migrate_rates *ret_rates)
 	ret_rates->commit_ms = m->commit.last_ms;
 }
 
-static void set_baseline_done(struct migrate *m)
+static void tell_baseline_done(struct migrate *m)
 {
 	journal_compose(m->config.journal);
 	journal_put_number(m->config.journal, "baseline_done", 1);
 	(void)journal_submit(m->config.journal); /* goes with the next flush; else it is found again */
-	m->is_baseline_done = true;
 	log_info("the baseline copy is done");
 }
 
 /* The baseline is done when there is no mark at all. Under churn, which always leaves some,
  * it goes by rounds: a round ends when as many marks have been cleared as there were at its
- * begin. It is done with a round that had no directory to scan and brought none; or, since churn makes
- * directories too, after so many that they went deeper than trees are. */
-static void update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
+ * begin. It is done with a round that had no directory to scan and brought none; or, since
+ * churn makes directories too, after so many that they went deeper than trees are. Whether it
+ * has become so now. */
+static bool update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
 {
 	bool is_round_over = stats->cleared_names >= m->round_names &&
 			     stats->cleared_objects >= m->round_objects && m->scans_done >= m->round_scans;
@@ -565,14 +565,14 @@ static void update_baseline_locked(struct migrate *m, const struct marks_stats *
 	if (stats->compares == 0)
 		m->is_gap_open = false;
 	if (m->is_baseline_done)
-		return;
+		return false;
 	if (stats->names + stats->objects + stats->scans == 0 ||
 	    (m->round > 0 && is_round_over && (has_no_scans || m->round >= BASELINE_ROUNDS_MAX))) {
-		set_baseline_done(m);
-		return;
+		m->is_baseline_done = true;
+		return true;
 	}
 	if (m->round > 0 && !is_round_over)
-		return;
+		return false;
 	/* Each name may bring an object. */
 	m->round++;
 	m->round_names = stats->cleared_names + stats->names;
@@ -580,16 +580,20 @@ static void update_baseline_locked(struct migrate *m, const struct marks_stats *
 	m->round_scans = m->scans_done + stats->scans;
 	m->round_has_scans = stats->scans > 0;
 	m->round_scans_put = m->scans_put;
+	return false;
 }
 
 static void update_baseline(struct migrate *m)
 {
 	struct marks_stats stats;
+	bool is_done_now;
 
 	marks_get_stats(m->config.marks, &stats);
 	pthread_mutex_lock(&m->status_lock);
-	update_baseline_locked(m, &stats);
+	is_done_now = update_baseline_locked(m, &stats);
 	pthread_mutex_unlock(&m->status_lock);
+	if (is_done_now)
+		tell_baseline_done(m); /* the journal may write: not under a leaf */
 }
 
 void migrate_get_status(struct migrate *m, struct migrate_status *ret_status)
