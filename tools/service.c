@@ -305,18 +305,6 @@ void service_force_unmount(struct service *service)
 				      mount);
 }
 
-/* Limbo may have been made by migrate_open(). */
-static void remove_limbo(struct service *service)
-{
-	struct locator root;
-
-	if (!service->limbo_name[0])
-		return;
-	store_root(service->store[SIDE_B], &root);
-	if (store_rmdir(service->store[SIDE_B], &root, service->limbo_name) < 0)
-		log_debug("TARGET has no '%s' to remove", service->limbo_name);
-}
-
 int service_open(const struct options *options, const struct plan *plan,
 		 struct service **ret_service)
 {
@@ -340,8 +328,6 @@ int service_open(const struct options *options, const struct plan *plan,
 	is_discarding =
 		service->journal && service->is_new && plan->state.is_new && !plan->state.has_phase;
 	service_force_unmount(service);
-	if (is_discarding)
-		remove_limbo(service);
 	service = service_close(service);
 	if (is_discarding)
 		state_discard(&plan->state);
