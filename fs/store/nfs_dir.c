@@ -197,10 +197,13 @@ int nfsdir_list_next(struct store_dir *dir, struct store_entry *ret_entry)
 	for (;;) {
 		while (stream->page.next < stream->page.count) {
 			const struct entry *entry = &stream->page.entries[stream->page.next++];
+			const char *name = stream->page.names + entry->name_at;
 
 			stream->cookie = entry->cookie;
-			if (is_dots(stream->page.names + entry->name_at))
+			if (is_dots(name))
 				continue;
+			if (name[0] == '\0' || strchr(name, '/'))
+				return -EIO; /* no name: we take nobody's word for that */
 			fill_entry(&stream->page, entry, ret_entry);
 			return 0;
 		}
