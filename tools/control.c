@@ -437,7 +437,7 @@ int control_start(struct control *control, const struct control_command *command
 
 void control_stop(struct control *control)
 {
-	if (!control->is_started)
+	if (!control || !control->is_started)
 		return;
 	pthread_mutex_lock(&control->lock);
 	control->is_stopping = true;
