@@ -110,6 +110,21 @@ static int begin_run(struct service *service, struct phase_record *record)
 	return 0;
 }
 
+/* Nobody but the phase record knows which side counts. */
+static int without_phase(const struct plan *plan, int r)
+{
+	if (r == -ENOENT || r == -EBADMSG)
+		log_error(
+			"the phase record in '%s' is %s, which says whether SOURCE '%s' or TARGET '%s' is "
+			"up to date: put it back, or look which one is, and use that directly; to begin "
+			"again from SOURCE, empty TARGET and remove '%s'",
+			plan->state.path, r == -ENOENT ? "gone" : "damaged", plan->source,
+			plan->target, plan->state.path);
+	else
+		log_error_errno(r, "cannot read the phase record in '%s'", plan->state.path);
+	return r;
+}
+
 static int open_journal(struct service *service, struct phase_record *ret_record)
 {
 	const struct plan *plan = service->plan;
@@ -125,9 +140,12 @@ static int open_journal(struct service *service, struct phase_record *ret_record
 	r = journal_open(plan->state.path, &pair, &service->is_new, &service->journal);
 	if (r < 0)
 		return r; /* logged */
+	/* Never made anew: the source would serve, and be copied over what was written since. */
+	if (!service->is_new && !plan->state.has_phase)
+		return without_phase(plan, -ENOENT);
 	r = phase_file_open(plan->state.path, &initial, ret_record, &service->phase_file);
 	if (r < 0)
-		return log_error_errno(r, "cannot read the phase record in '%s'", plan->state.path);
+		return without_phase(plan, r);
 	if (service->is_new && ret_record->active != SIDE_A) {
 		log_error(
 			"the journal in '%s' is lost, and TARGET '%s' is the side that is up to date: use "

@@ -149,6 +149,13 @@ try_state()
 	bounded 30 "$FERRY" stop "$NAME-1"
 	refused 'another pair|belongs to' --state "$T/other-state" "$S" "$D"
 	refused 'another pair|belongs to' --state "$T/other-state" "$T/other" "$D"
+
+	# Nobody knows which side counts.
+	mv "$T/other-state/phase" "$T/out/phase"
+	refused 'phase record .* is gone' --state "$T/other-state" "$T/other" "$T/other-target"
+	head -c 8192 /dev/zero >"$T/other-state/phase"
+	refused 'phase record .* is damaged' --state "$T/other-state" "$T/other" "$T/other-target"
+	mv "$T/out/phase" "$T/other-state/phase"
 }
 
 # While one is running.
