@@ -199,13 +199,14 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* Hands a request over; false when there is one already. */
+/* Hands a request over; false when there is one already, @*ret_busy names it. */
 static bool start_job(struct control *control, const struct control_command *command,
-		      struct client *client, json_t *request)
+		      struct client *client, json_t *request, const char **ret_busy)
 {
 	bool is_free;
 
 	pthread_mutex_lock(&control->lock);
+	*ret_busy = control->job.command ? control->job.command->name : "stop";
 	is_free = !control->job.command && !control->is_stopping;
 	if (is_free) {
 		control->job = (struct job){
@@ -261,6 +262,7 @@ static void client_ask(struct control *control, struct client *client, json_t *r
 {
 	const char *name = json_string_value(json_object_get(request, "command"));
 	const struct control_command *command = name ? find_command(control, name) : NULL;
+	const char *busy;
 	json_t *reply = NULL;
 
 	if (!command) {
@@ -275,9 +277,10 @@ static void client_ask(struct control *control, struct client *client, json_t *r
 			client_reply(client, reply);
 		return;
 	}
-	if (!start_job(control, command, client, request))
-		client_reply(client,
-			     wire_error("busy with another command, try again when it is done"));
+	if (!start_job(control, command, client, request, &busy))
+		client_reply(client, wire_error("busy with another command ('%s'), try again when "
+						"it is done",
+						busy));
 }
 
 /* Takes what has come, and runs the first whole request of it. */

@@ -93,6 +93,8 @@ static void print_explanation(json_t *reply)
 	putchar('\n');
 	print_marks(reply);
 	print_copy(reply);
+	if (strcmp(client_string(reply, "active"), "target") == 0)
+		fact("note", "failed over: the source stays as it was, and no mark is worked off");
 }
 
 static int explain(const char *wanted, const char *path, bool is_json)
