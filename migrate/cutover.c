@@ -6,6 +6,7 @@
  *	freeze	the gate closes for changes, those under way end
  *	drain	the set of marks becomes empty: a mark is cleared only after the target's
  *		commit, so empty means committed
+ *	hold	reads too, for the instant that is left
  *	record	the phase record says the other side, synced: the point of no return
  *	switch	the overlay serves from the other side, then the gate opens
  *
@@ -295,6 +296,10 @@ static int freeze_and_flip(struct cutover *c, uint32_t freeze_ms_max, struct cut
 	}
 	c->step = CUTOVER_DRAIN;
 	r = drain(c, deadline_ms, result);
+	/* The last reader has to leave before the point of no return: a source that hangs must
+	 * not hold the workload for longer than the bound. */
+	if (r == 0 && c->gate.hold_reads(c->gate.context, deadline_ms) < 0)
+		r = refuse(result, "reads under way did not end within the bound; nothing has happened");
 	if (r < 0) {
 		c->gate.thaw(c->gate.context);
 		result->freeze_ms = (uint32_t)(clock_ms() - frozen_ms);

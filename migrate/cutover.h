@@ -22,6 +22,7 @@ struct cutover_gate {
 	int (*freeze)(void *context, uint64_t deadline_ms);
 	bool (*is_overfull)(void *context);
 	void (*thaw)(void *context);
+	int (*hold_reads)(void *context, uint64_t deadline_ms);
 	void (*switch_side)(void *context, enum side side);
 };
 

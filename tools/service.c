@@ -230,6 +230,11 @@ static void gate_thaw(void *context)
 	overlay_thaw(context);
 }
 
+static int gate_hold_reads(void *context, uint64_t deadline_ms)
+{
+	return overlay_hold_reads(context, deadline_ms);
+}
+
 static void gate_switch(void *context, enum side side)
 {
 	overlay_switch(context, side);
@@ -242,6 +247,7 @@ static int open_cutover(struct service *service, const struct phase_record *reco
 		.freeze = gate_freeze,
 		.is_overfull = gate_is_overfull,
 		.thaw = gate_thaw,
+		.hold_reads = gate_hold_reads,
 		.switch_side = gate_switch,
 	};
 	int r;

@@ -261,15 +261,19 @@ out:
 	return r;
 }
 
-void gate_close_reads(struct gate *gate)
+int gate_close_reads(struct gate *gate, uint64_t deadline_ms)
 {
+	struct timespec deadline = clock_timespec(deadline_ms);
+	int r = 0;
+
 	pthread_mutex_lock(&gate->lock);
 	assert(atomic_load(&gate->word) & BAR_CHANGES);
 	atomic_fetch_or(&gate->word, BAR_READS);
-	while (READS(atomic_load(&gate->word)))
-		pthread_cond_wait(&gate->moved, &gate->lock);
+	while (READS(atomic_load(&gate->word)) && r == 0)
+		r = -pthread_cond_timedwait(&gate->moved, &gate->lock, &deadline);
 	assert(CHANGES(atomic_load(&gate->word)) == 0);
 	pthread_mutex_unlock(&gate->lock);
+	return r;
 }
 
 void gate_open(struct gate *gate)

@@ -64,7 +64,7 @@ void gate_stop(struct gate *gate);
  * inside. Open again on -ETIMEDOUT (clock_ms() reached @deadline_ms) and -ENOBUFS. */
 int gate_freeze(struct gate *gate, uint64_t deadline_ms) MUST_CHECK;
 /* Of a frozen gate: holds reads too; returns when none is inside. */
-void gate_close_reads(struct gate *gate);
+int gate_close_reads(struct gate *gate, uint64_t deadline_ms) MUST_CHECK;
 void gate_open(struct gate *gate);
 
 bool gate_is_overfull(const struct gate *gate);

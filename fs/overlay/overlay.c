@@ -392,10 +392,14 @@ static void keep_flips(struct overlay *overlay, uint64_t flips)
 	(void)journal_submit(overlay->journal); /* flushed with the next change */
 }
 
+int overlay_hold_reads(struct overlay *overlay, uint64_t deadline_ms)
+{
+	return gate_close_reads(overlay->gate, deadline_ms);
+}
+
 void overlay_switch(struct overlay *overlay, enum side side)
 {
 	assert(overlay->store[side]);
-	gate_close_reads(overlay->gate);
 	assert(overlay_active(overlay) != side);
 	leftovers_switch(overlay);
 	fdcache_flush(overlay->files);

@@ -57,8 +57,10 @@ bool overlay_is_overfull(const struct overlay *overlay);
 /* Opens the gate: everything parked runs, in the order of its coming, on the side it
  * was parked on. */
 void overlay_thaw(struct overlay *overlay);
-/* The same after the flip: holds all requests for an instant, waits until the last
- * reader has left the old side, serves from @side, opens the gate. Open files, unlinked
+/* Holds the others too, and waits until the last of them has left: the side can be switched
+ * then. On -ETIMEDOUT they stay held until the thaw. */
+int overlay_hold_reads(struct overlay *overlay, uint64_t deadline_ms) MUST_CHECK;
+/* After the flip, with reads held: serves from @side, opens the gate. Open files, unlinked
  * ones too, go on by the locators of the new side. */
 void overlay_switch(struct overlay *overlay, enum side side);
 
