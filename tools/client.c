@@ -165,8 +165,10 @@ static int call_failed(const char *name, int r)
 {
 	switch (r) {
 	case -ENOENT:
-	case -ECONNREFUSED:
 		return client_failed("'%s' is not running: see 'ferry list'", name);
+	case -ECONNREFUSED:
+		return client_failed(
+			"'%s' is not running, it has died: start ferryfs again as before", name);
 	case -ECONNRESET:
 	case -EPIPE:
 		return client_failed("'%s' ended before it answered: see its log", name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ferry list: those that run, and those that were stopped and keep state. */
+/* ferry list: those that run, and those that were stopped or killed and keep state. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -41,19 +41,27 @@ static bool has(json_t *list, const char *name)
 	return false;
 }
 
+/* Of what does not run: one that was killed leaves its socket. */
+static const char *ended_phase(const char *name)
+{
+	int fd = -1, r = wire_connect(name, &fd, NULL);
+
+	(void)fd_close(fd); /* it may have come back this moment: then the next look shows it */
+	return r == -ECONNREFUSED ? "died" : "stopped";
+}
+
 static void add_stopped(json_t *list, const char *name)
 {
 	_cleanup_json_ json_t *about = NULL;
-	char path[sizeof(ABOUT_STATE_DIR) + 256 + 2];
+	char path[sizeof(ABOUT_STATE_DIR) + TEXT_NAME_MAX + 2];
 
-	if (has(list, name))
+	if (!text_is_name(name) || has(list, name))
 		return;
-	(void)snprintf(path, sizeof(path), ABOUT_STATE_DIR "/%s",
-		       name); /* a name has up to 255 bytes */
+	(void)snprintf(path, sizeof(path), ABOUT_STATE_DIR "/%s", name); /* always fits */
 	if (about_read(path, &about) < 0)
 		return;
 	(void)json_object_set_new(about, "phase",
-				  json_string("stopped")); /* then it is shown without */
+				  json_string(ended_phase(name))); /* then it is shown without */
 	(void)json_array_append(list, about);
 }
 
