@@ -1238,6 +1238,14 @@ static void adopt_some(void)
 	closedir(dir);
 }
 
+/* What is created in @path gets no ACL from it: the model has none. */
+static void drop_default_acl(const char *path)
+{
+	if (removexattr(path, "system.posix_acl_default") < 0 && errno != ENODATA &&
+	    errno != EOPNOTSUPP)
+		fail(errno, "removing the default ACL of '%s'", escaped(path));
+}
+
 /* What is created in the shared directory gets its group, and no ACL from it. */
 static void prepare_shared(void)
 {
@@ -1246,9 +1254,7 @@ static void prepare_shared(void)
 	struct stat st;
 
 	must_path(shared, /* name= */ NULL, path);
-	if (removexattr(path, "system.posix_acl_default") < 0 && errno != ENODATA &&
-	    errno != EOPNOTSUPP)
-		fail(errno, "removing the default ACL of '%s'", escaped(path));
+	drop_default_acl(path);
 	if (stat(path, &st) < 0)
 		fail(errno, "stat of '%s'", escaped(path));
 	shared->mode = st.st_mode;
@@ -1293,6 +1299,9 @@ static void start(const struct writer_options *options)
 		run.record = record_open(options->record);
 		if (mkdir(path, 0777) < 0)
 			fail(errno, "mkdir of '%s'", escaped(path));
+		drop_default_acl(path);
+		if (chmod(path, 0777) < 0)
+			fail(errno, "chmod of '%s'", escaped(path));
 		if (options->shared)
 			adopt_some();
 	}
