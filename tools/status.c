@@ -83,6 +83,9 @@ static bool is_converged(const struct view *view)
 	    view->migrate.is_gap_open || view->migrate.is_degraded || view->migrate.is_paused ||
 	    view->is_lost)
 		return false;
+	/* A failover asks the record, which is written a moment after the comparison's end. */
+	if (view->record.has_gap)
+		return false;
 	return is_backlog_empty(view) || view->predicted_freeze_ms <= CONVERGED_FREEZE_MS_MAX ||
 	       rates_wait_s(&view->rates, &backlog) * 1000 <= CONVERGED_WAIT_MS_MAX;
 }
