@@ -267,7 +267,13 @@ void marks_keep_locked(struct marks *m, struct marks_task *task, enum marks_why 
 	if (!is_untouched && e->attempts < UINT16_MAX)
 		e->attempts++;
 
-	if (e->is_marked && why == MARKS_REST && !was_redirtied) {
+	/* Of several claims of one object the longest delay counts: it may be a hold-down. */
+	if (e->queue == QUEUE_LATER) {
+		if (why == MARKS_LATER && tick_after(m, value) > e->due) {
+			marks_queue_remove(m, e);
+			marks_make_timed(m, e, QUEUE_LATER, tick_after(m, value));
+		}
+	} else if (e->is_marked && why == MARKS_REST && !was_redirtied) {
 		marks_queue_remove(m, e);
 		marks_make_resting(m, e, task->kind, task->changes_before != m->target_changes);
 	} else if (e->is_marked && why == MARKS_LATER) {
