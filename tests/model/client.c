@@ -93,6 +93,8 @@ static bool is_full(void)
 
 static mode_t pick_type(void)
 {
+	if (sched_chance(world->plan.swap_of_1000))
+		return S_IFDIR | 0755;
 	switch (sched_random(10)) {
 	case 0:
 		return S_IFLNK | 0777;
@@ -115,8 +117,8 @@ static void pick_range(uint64_t size, uint64_t *ret_offset, uint64_t *ret_end)
 	uint64_t length = (1 + sched_random(12)) * CELL_BYTES;
 	uint64_t at = sched_random(SMALL_CELLS);
 
-	if (size >= 1 << 20)
-		at = sched_random(size / CELL_BYTES + 8);
+	if (size >= 1 << 20 || (world->plan.bulk_of_1000 && sched_random(4) == 0))
+		at = sched_random(BULK_BYTES / CELL_BYTES * 5 / 4);
 	*ret_offset = at * CELL_BYTES;
 	*ret_end = *ret_offset + length;
 }
@@ -259,7 +261,11 @@ static void change_names(struct mount *mount)
 {
 	struct choice it;
 
-	switch (sched_random(12)) {
+	if (sched_chance(world->plan.swap_of_1000)) {
+		swap_with_child(mount);
+		return;
+	}
+	switch (sched_random(11)) {
 	case 0:
 	case 1:
 	case 2:
@@ -276,9 +282,6 @@ static void change_names(struct mount *mount)
 			(void)mount_remove(mount, it.dir, it.name, S_ISDIR(it.mode));
 		break;
 	case 6:
-		swap_with_child(mount);
-		break;
-	case 7:
 		change_leftover(mount);
 		break;
 	default:

@@ -122,6 +122,7 @@ static void plan_workload(struct plan *p, struct rng *rng)
 	p->objects = 2 + (unsigned)rng_below(rng, 14);
 	p->bulk_of_1000 = rng_chance(rng, 150) ? 300 : 0;
 	p->tmpfile_of_1000 = 300;
+	p->swap_of_1000 = 80;
 	p->data_of_1000 = (unsigned)rng_below(rng, 1000);
 	p->think_of_1000 = rng_chance(rng, 500) ? (unsigned)rng_below(rng, 1000) : 0;
 	p->has_pauses = rng_chance(rng, 400);
@@ -141,12 +142,21 @@ static void plan_focus(struct plan *p, const char *focus)
 	}
 	if (strstr(focus, "names"))
 		p->data_of_1000 = 50;
+	if (strstr(focus, "swap")) {
+		p->data_of_1000 = 10;
+		p->swap_of_1000 = 500;
+		p->clients = 3;
+		p->workers = 2 + p->workers % 2;
+		p->objects += 6;
+	}
 	if (strstr(focus, "crash"))
 		p->lives = 3;
 	if (strstr(focus, "killed"))
 		p->stop_of_1000 = 0;
-	if (strstr(focus, "bulk"))
+	if (strstr(focus, "bulk")) {
 		p->bulk_of_1000 = 700;
+		p->workers = 2 + p->workers % 2;
+	}
 	if (strstr(focus, "faults")) {
 		p->is_local = p->is_volatile = false;
 		p->fail_of_1000 = 20;

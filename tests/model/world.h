@@ -61,7 +61,7 @@ struct plan {
 	size_t objects_max, names_max, scans_max, groups_max;
 	/* workload */
 	unsigned clients, client_ops, objects, bulk_of_1000;
-	unsigned tmpfile_of_1000, data_of_1000; /* of the operations */
+	unsigned tmpfile_of_1000, data_of_1000, swap_of_1000; /* of the operations */
 	unsigned think_of_1000; /* pauses between operations */
 	/* lives */
 	unsigned lives;		/* how many, the last of which ends well */
