@@ -285,7 +285,7 @@ static int happened(struct migrate *m, const struct intent *intent, const struct
 
 	r = target_dir(m, intent->place.dir, &dir);
 	if (r == MIGRATE_E_REST)
-		return 0;
+		return intent->op == INTENT_REMOVE; /* the directory could go, so the name has gone */
 	if (r < 0)
 		return r;
 	r = store_lookup(m->target, &dir, intent->place.name, ret_found, &attr);
