@@ -240,4 +240,6 @@ void batch_work(struct worker *worker, struct marks_task *first)
 		else
 			reconcile_name(worker, &b->names[i].task);
 	}
+	/* The first name is counted by who gave it out; each creation was an object's task too. */
+	m->tasks += b->count - 1 + b->create_count;
 }

@@ -215,7 +215,7 @@ static int prepare(struct cutover *c, uint32_t freeze_ms_max, struct cutover_res
 			break;
 		if (clock_ms() - better_at > PREPARE_PATIENCE_MS && now <= freeze_ms_max / 2)
 			break;
-		if (clock_ms() - begun > PREPARE_MS_MAX)
+		if (clock_ms() - better_at > 3 * PREPARE_PATIENCE_MS || clock_ms() - begun > PREPARE_MS_MAX)
 			return refuse(result,
 				      "a freeze would take about %u ms, more than the %u ms allowed: give "
 				      "--max-freeze more, or wait until less is being written",
@@ -279,6 +279,21 @@ static void record_flip(struct cutover *c, uint64_t frozen_ms)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* For the status after a restart: as long as it really was, with the record's own sync. */
+static void record_freeze(struct cutover *c, uint32_t freeze_ms)
+{
+	struct phase_record record;
+	int r;
+
+	pthread_mutex_lock(&c->lock);
+	record = c->record;
+	record.last_freeze_ms = freeze_ms;
+	r = write_record_locked(c, &record);
+	pthread_mutex_unlock(&c->lock);
+	if (r < 0)
+		(void)log_warning_errno(r, "cannot write down how long the freeze was");
+}
+
 static int freeze_and_flip(struct cutover *c, uint32_t freeze_ms_max, struct cutover_result *result)
 {
 	uint64_t frozen_ms = clock_ms();
@@ -311,6 +326,7 @@ static int freeze_and_flip(struct cutover *c, uint32_t freeze_ms_max, struct cut
 	migrate_end_direction(c->migrate);
 	c->gate.switch_side(c->gate.context, to);
 	result->freeze_ms = (uint32_t)(clock_ms() - frozen_ms);
+	record_freeze(c, result->freeze_ms);
 	return 0;
 }
 

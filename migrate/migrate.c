@@ -531,7 +531,8 @@ void migrate_end_direction(struct migrate *m)
 
 void migrate_get_rates(struct migrate *m, struct migrate_rates *ret_rates)
 {
-	unsigned workers = m->worker_count < 4 ? m->worker_count : 4;
+	/* A remote target bears as many requests as there are workers, this machine does not. */
+	unsigned workers = m->worker_count < 4 || !store_caps(m->target)->is_local ? m->worker_count : 4;
 	uint64_t tasks = m->tasks, busy = m->busy_ns, copy = m->copy_ns, bytes = m->copied_bytes;
 
 	/* Before anything is known: what a slow target does. */
