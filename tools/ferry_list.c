@@ -57,7 +57,7 @@ static void add_stopped(json_t *list, const char *name)
 
 	if (!text_is_name(name) || has(list, name))
 		return;
-	(void)snprintf(path, sizeof(path), ABOUT_STATE_DIR "/%s", name); /* always fits */
+	(void)snprintf(path, sizeof(path), ABOUT_STATE_DIR "/%.*s", TEXT_NAME_MAX, name); /* fits */
 	if (about_read(path, &about) < 0)
 		return;
 	(void)json_object_set_new(about, "phase",
