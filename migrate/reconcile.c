@@ -185,17 +185,18 @@ static int break_chain(struct name_work *w, uint64_t dir)
 	placelock_unlock(&m->placelock, w->x.id, w->y);
 	placelock_lock(&m->placelock, child, 0);
 	r = journal_shadow_get(m->config.journal, place.dir, place.name, &y);
-	if (r == 0 && y == child)
-		r = move_to_limbo(w, child, &place);
-	else
-		r = r < 0 ? r : 0;
-	placelock_unlock(&m->placelock, child, 0);
-	if (r == 0) {
-		/* It left a place that the source may still have it at. */
+	if (r == 0 && y == child) {
+		/* It leaves a place that the source may still have it at. Who comes for that
+		 * name waits for our lock. */
 		marks_lock(m->config.marks);
 		marks_put_name_locked(m->config.marks, place.dir, place.name);
 		r = journal_flush(m->config.journal, marks_unlock(m->config.marks));
+		if (r == 0)
+			r = move_to_limbo(w, child, &place);
+	} else {
+		r = r < 0 ? r : 0;
 	}
+	placelock_unlock(&m->placelock, child, 0);
 	placelock_lock(&m->placelock, w->x.id, w->y);
 	return r == 0 ? MIGRATE_E_AGAIN : r;
 }
