@@ -497,6 +497,7 @@ static int make_tmpfile(struct tree *t, const struct op *op, struct tree_ref *re
 	if (!inode)
 		return -ENOSPC;
 	inode->holds = 1;
+	inode->is_linkable = true;
 	*ret_ref = tree_ref_of(t, ino_of(t, inode));
 	return 0;
 }
@@ -510,6 +511,8 @@ static int make_link(struct tree *t, const struct op *op)
 		return -ESTALE;
 	if (S_ISDIR(inode->mode))
 		return -EPERM;
+	if (inode->nlink == 0 && !inode->is_linkable)
+		return -ENOENT;
 	dir = find_dir(t, op->dir, &r);
 	if (!dir)
 		return r;
@@ -519,6 +522,7 @@ static int make_link(struct tree *t, const struct op *op)
 	if (r < 0)
 		return r;
 	inode->nlink++;
+	inode->is_linkable = false;
 	inode->ctime = tick(t);
 	touch_dir(t, dir);
 	return 0;

@@ -36,6 +36,7 @@ struct tree_block {
 
 struct tree_inode {
 	bool is_used;
+	bool is_linkable; /* without a name because it never had one */
 	uint32_t generation;
 	mode_t mode;
 	uint32_t nlink, uid, gid, holds;
