@@ -283,7 +283,8 @@ void marks_keep_locked(struct marks *m, struct marks_task *task, enum marks_why 
 		assert(task->kind == MARKS_OBJECT);
 		object_of(e)->bulk_end = value;
 		marks_size_hint(m, object_of(e), value);
-	} else if (why == MARKS_UNPAIRED && !e->is_paired) {
+	} else if (why == MARKS_UNPAIRED && !e->is_paired && !was_redirtied) {
+		/* Redirtied: it may have died since it was looked at. */
 		assert(e->kind == MARKS_OBJECT);
 		marks_queue_remove(m, e);
 		e->is_unpaired = true;
