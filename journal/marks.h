@@ -52,7 +52,7 @@ enum {
 struct marks; /* opaque */
 
 struct marks_limits {
-	size_t objects_max; /* object entries in memory */
+	size_t objects_max; /* object entries in memory, but for directories with names there */
 	size_t names_max;   /* name entries in memory; a scan that would pass it waits */
 	size_t scans_max;
 	size_t groups_per_object_max; /* more become one tail */

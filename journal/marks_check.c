@@ -4,7 +4,7 @@
 #include "journal/marks_internal.h"
 
 static uint64_t dirty_blocks, tail_bytes;
-static size_t marked[MARKS_KIND_MAX], count[MARKS_KIND_MAX];
+static size_t marked[MARKS_KIND_MAX], count[MARKS_KIND_MAX], dirs;
 
 static void check_group(const struct object_entry *o, const struct group *g)
 {
@@ -87,6 +87,7 @@ static void check_entry(struct marks *m, struct entry *e)
 		assert(e->kind == MARKS_OBJECT &&
 		       (e->is_unpaired || object_of(e)->names > 0)); /* else who wakes it? */
 	if (e->kind == MARKS_OBJECT) {
+		dirs += object_of(e)->names > 0;
 		check_object(object_of(e));
 		assert(e->is_marked || e->writers > 0 || e->is_claimed || object_of(e)->names > 0);
 		return;
@@ -102,6 +103,7 @@ void marks_check(struct marks *m)
 {
 	pthread_mutex_lock(&m->lock);
 	dirty_blocks = tail_bytes = 0;
+	dirs = 0;
 	for (unsigned kind = 0; kind < MARKS_KIND_MAX; kind++)
 		marked[kind] = count[kind] = 0;
 	marks_table_each(m, check_entry);
@@ -109,6 +111,7 @@ void marks_check(struct marks *m)
 		assert(marked[kind] == m->marked[kind]);
 		assert(count[kind] == m->count[kind]);
 	}
+	assert(dirs == m->dirs);
 	assert(dirty_blocks == m->dirty_blocks);
 	assert(tail_bytes == m->tail_bytes);
 	pthread_mutex_unlock(&m->lock);

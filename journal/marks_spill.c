@@ -28,9 +28,16 @@ static size_t limit_of(const struct marks *m, enum marks_kind kind)
 	}
 }
 
+/* What counts against the limit. Not directories that names hold: they have the names'
+ * limit, and if they took all the room, objects that those names wait for would have none. */
+static size_t counted(const struct marks *m, enum marks_kind kind)
+{
+	return kind == MARKS_OBJECT ? m->count[kind] - m->dirs : m->count[kind];
+}
+
 bool marks_is_over(const struct marks *m, enum marks_kind kind)
 {
-	return m->count[kind] > limit_of(m, kind);
+	return counted(m, kind) > limit_of(m, kind);
 }
 
 void marks_spill_note(struct marks *m, enum marks_kind kind)
@@ -324,13 +331,13 @@ bool marks_spill_refill(struct marks *m, unsigned kinds)
 			ready += m->ready_count[MARKS_DATA];
 		if (ready >= READY_LOW || s->retry_ms > clock_ms())
 			continue;
-		if (m->count[kind] >= limit && ready == 0)
+		if (counted(m, kind) >= limit && ready == 0)
 			spill_resting(m, kind);
-		if (m->count[kind] >= limit) {
+		if (counted(m, kind) >= limit) {
 			m->spill[kind].retry_ms = clock_ms() + SPILL_RETRY_MS;
 			continue;
 		}
-		piece(m, kind, limit - m->count[kind]);
+		piece(m, kind, limit - counted(m, kind));
 		return true;
 	}
 	return false;
@@ -363,7 +370,7 @@ static int load(struct marks *m, enum marks_kind kind)
 		return r;
 	s->is_active = true;
 	s->pass_generation = s->generation;
-	while (m->count[kind] < limit_of(m, kind)) {
+	while (counted(m, kind) < limit_of(m, kind)) {
 		r = pass_read(s, &mark, 1);
 		if (r < 0)
 			return r;

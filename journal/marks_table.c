@@ -127,7 +127,8 @@ static struct entry *name_new(struct marks *m, uint64_t dir, const char *name, s
 	if (!parent)
 		return NULL;
 	n->dir = object_of(parent);
-	n->dir->names++;
+	if (n->dir->names++ == 0)
+		m->dirs++;
 	n->length = (uint8_t)length;
 	memcpy(n->name, name, length + 1);
 	return &TAKE_PTR(n)->e;
@@ -189,7 +190,8 @@ void marks_entry_free(struct marks *m, struct entry *e)
 	if (e->kind == MARKS_NAME) {
 		dir = name_of(e)->dir;
 		assert(dir->names > 0);
-		dir->names--;
+		if (--dir->names == 0)
+			m->dirs--;
 	} else if (e->kind == MARKS_OBJECT) {
 		struct object_entry *o = object_of(e);
 
