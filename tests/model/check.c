@@ -291,6 +291,24 @@ bool check_is_covered(const char **ret_why)
 	return true;
 }
 
+void check_dump(void)
+{
+	load();
+	for (enum side side = SIDE_A; side < SIDE_MAX; side++) {
+		const struct tree *t = &world->tree[side];
+
+		fprintf(stderr, side == SIDE_A ? "  source:" : "\n  target:");
+		for (unsigned i = 0; i < t->entry_count; i++)
+			if (t->entries[i].dir)
+				fprintf(stderr, " %llu/%s=%llu(%u)",
+					(unsigned long long)j.id_by_ino[side][t->entries[i].dir],
+					t->entries[i].name,
+					(unsigned long long)j.id_by_ino[side][t->entries[i].ino],
+					t->entries[i].ino);
+	}
+	fputc('\n', stderr);
+}
+
 static bool is_asked;
 
 void check_ask(void)

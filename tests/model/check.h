@@ -18,6 +18,9 @@ bool check_is_covered(const char **ret_why);
 void check_ask(void);
 bool check_was_asked(void); /* since the last time */
 
+/* The names on both sides with their objects, to stderr. */
+void check_dump(void);
+
 /* Before each change of the target: an object that the source still has never loses its
  * last name there (it would have to be copied again). */
 void check_target_change(const struct op *op);

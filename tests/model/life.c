@@ -72,8 +72,11 @@ static void on_step(uint64_t step)
 	if (!is_covered || !world->has_begun || (step < check_step && !check_was_asked()))
 		return;
 	check_step = step + 1 + sched_random(2 * CHECK_STEPS);
-	if (!check_is_covered(&why))
-		sched_fail("%s", why);
+	if (check_is_covered(&why))
+		return;
+	if (sched_is_traced())
+		check_dump();
+	sched_fail("%s", why);
 }
 
 /* ---- opening and closing ------------------------------------------------- */
@@ -221,6 +224,8 @@ static void explain(struct life *life)
 		}
 		cursor = journal_cursor_close(cursor);
 	}
+	if (memrocks_is_there())
+		check_dump();
 }
 
 static void drain(struct life *life)

@@ -134,6 +134,8 @@ static void end_leftover(struct mount *m, struct leftover *leftover)
 	orphan_name(leftover->id, name);
 	if (m->broken != MOUNT_BREAK_ORPHAN)
 		marks_change_add_name(&change, JOURNAL_LIMBO_ID, name);
+	if (leftover->was_unpaired)
+		marks_change_add_attr(&change, leftover->id);
 	marks_change_begin(m->marks, &change);
 	orphans_remove(m->orphans, leftover->id);
 	marks_change_end(m->marks, &change);
@@ -161,7 +163,7 @@ void mount_forget_all(struct mount *m)
 
 /* What stands at a name that is about to go. */
 struct victim {
-	bool is_there, is_known, is_last, is_dir, is_file;
+	bool is_there, is_known, is_last, is_dir, is_file, is_unpaired;
 	struct tree_ref ref;
 	uint64_t id;
 	char limbo[ORPHAN_NAME_BYTES];
@@ -172,6 +174,7 @@ static int victim_look(struct mount *m, struct tree_ref dir, const char *name, s
 {
 	struct locator dir_locator = locator_of(dir), locator;
 	struct victim victim = { .is_there = false };
+	struct object object;
 	struct store_attr attr;
 	int r;
 
@@ -188,8 +191,13 @@ static int victim_look(struct mount *m, struct tree_ref dir, const char *name, s
 	if (r < 0)
 		return r;
 	victim.is_known = r == 0;
-	if (victim.is_known)
+	if (victim.is_known) {
 		orphan_name(victim.id, victim.limbo);
+		r = journal_object_get(m->journal, victim.id, &object);
+		if (r < 0)
+			return r;
+		victim.is_unpaired = r == 0 && locator_is_null(&object.locator[SIDE_B]);
+	}
 	*ret_victim = victim;
 	return 0;
 }
@@ -198,9 +206,9 @@ static void victim_mark(struct victim *victim, struct marks_change *change)
 {
 	if (!victim->is_known)
 		return;
-	if (!victim->is_last)
+	if (!victim->is_last || victim->is_unpaired)
 		marks_change_add_attr(change, victim->id);
-	else
+	if (victim->is_last && victim->is_file)
 		marks_change_add_name(change, JOURNAL_LIMBO_ID, victim->limbo);
 }
 
@@ -220,7 +228,9 @@ static int victim_begin(struct mount *m, struct victim *victim)
 
 static void victim_end(struct mount *m, struct victim *victim, bool is_gone)
 {
-	struct leftover leftover = { .id = victim->id, .ref = victim->ref };
+	struct leftover leftover = {
+		.id = victim->id, .ref = victim->ref, .was_unpaired = victim->is_unpaired
+	};
 
 	if (!victim->file)
 		return;
@@ -283,7 +293,7 @@ int mount_tmpfile(struct mount *m, struct tree_ref dir)
 {
 	struct store_new new = { .mode = S_IFREG | 0600 };
 	struct marks_change change = MARKS_CHANGE_NULL;
-	struct leftover leftover = { .file = NULL };
+	struct leftover leftover = { .was_unpaired = true };
 	struct locator dir_locator = locator_of(dir), locator;
 	char limbo[ORPHAN_NAME_BYTES];
 	struct store_attr attr;

@@ -35,6 +35,7 @@ struct leftover {
 	uint64_t id;
 	struct tree_ref ref;
 	struct store_file *file;
+	bool was_unpaired; /* when its name went */
 };
 
 struct mount {
