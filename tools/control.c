@@ -19,7 +19,7 @@
 #include "util/cleanup.h"
 #include "util/log.h"
 
-enum { DIR_TRIES_MAX = 8, BACKLOG_MAX = 16 };
+enum { DIR_TRIES_MAX = 8, BACKLOG_MAX = 64 };
 
 struct client {
 	int fd;		/* -1: free */
