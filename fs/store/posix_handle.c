@@ -13,7 +13,11 @@ union handle {
 	uint8_t room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
 };
 
-enum { HANDLE_TYPE_BYTES = sizeof(((struct file_handle *)NULL)->handle_type) };
+enum {
+	HANDLE_TYPE_BYTES = sizeof(((struct file_handle *)NULL)->handle_type),
+	OPEN_TRIES = 20, /* more than one, see posix_handle_open() */
+	OPEN_RETRY_US = 500,
+};
 
 static_assert(HANDLE_TYPE_BYTES + MAX_HANDLE_SZ <= LOCATOR_BYTES_MAX, "a handle fits a locator");
 
@@ -29,8 +33,16 @@ int posix_handle_open(struct posix_store *store, const struct locator *locator, 
 	handle.head.handle_bytes = locator->length - HANDLE_TYPE_BYTES;
 	memcpy(&handle.head.handle_type, locator->bytes, HANDLE_TYPE_BYTES);
 	memcpy(handle.head.f_handle, locator->bytes + HANDLE_TYPE_BYTES, handle.head.handle_bytes);
-	fd = open_by_handle_at(store->root_fd, &handle.head, flags | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	/* ext4 says ENOMEM of a handle whose inode number is just being given out again. It is
+	 * never taken for stale: what looks dead is removed on the other side. */
+	for (unsigned tries = 0;; tries++) {
+		fd = open_by_handle_at(store->root_fd, &handle.head, flags | O_CLOEXEC);
+		if (fd >= 0)
+			return fd;
+		if (errno != ENOMEM || tries == OPEN_TRIES)
+			return -errno;
+		usleep(OPEN_RETRY_US);
+	}
 }
 
 int posix_handle_of(int fd, struct locator *ret_locator)
