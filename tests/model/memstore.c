@@ -732,10 +732,10 @@ static ssize_t ms_read(struct store_file *store_file, void *buffer, size_t size,
 		for (unsigned w = 0; w < CELL_BYTES / sizeof(uint64_t); w++)
 			*words++ = cell;
 	}
-	sched_unguard();
 	sched_trace("%s: read %u [%llu, %llu) of %llu", side_name(file->ms->side), file->ref.ino,
 		    (unsigned long long)offset, (unsigned long long)offset + (size_t)n,
 		    (unsigned long long)inode->size);
+	sched_unguard();
 	return n;
 }
 

@@ -248,6 +248,7 @@ static struct thread *choose(void)
 static void pass(void)
 {
 	struct thread *next;
+	bool is_done = self->state == DONE; /* nothing is ours when the token is gone */
 
 	s.step++;
 	*s.config.clock_ns += rng_below(&s.rng, 20000);
@@ -265,7 +266,7 @@ static void pass(void)
 	if (next == self)
 		return;
 	give_token(next);
-	if (self->state != DONE)
+	if (!is_done)
 		take_token(self);
 }
 

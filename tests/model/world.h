@@ -6,6 +6,7 @@
  * daemon is a child process, which ends by dying, and the parent looks at what it left.
  */
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -76,8 +77,8 @@ struct world {
 	uint64_t stamp;	     /* of written cells: no two are alike */
 	struct plan plan;
 	unsigned life;
-	uint64_t last_loss_ms;
-	bool is_target_steady; /* no faults now */
+	_Atomic uint64_t last_loss_ms;
+	atomic_bool is_target_steady; /* no faults now */
 	bool is_lost; /* the target has forgotten something since its last commit */
 	bool was_killed;
 	bool has_begun; /* the journal has the first mark of all */
