@@ -248,7 +248,8 @@ void victim_mark(struct victim *victim, struct marks_change *change)
 	 * will be none. Of one that has a pair, its names tell. */
 	if (!victim->is_last || victim->is_unpaired)
 		marks_change_add_attr(change, victim->node.id);
-	if (victim->is_last && S_ISREG(victim->attr.mode))
+	/* Whatever it is: on its way to a new name it may stand in limbo, and rest there. */
+	if (victim->is_last)
 		marks_change_add_name(change, JOURNAL_LIMBO_ID, victim->limbo);
 }
 
