@@ -208,7 +208,7 @@ static void victim_mark(struct victim *victim, struct marks_change *change)
 		return;
 	if (!victim->is_last || victim->is_unpaired)
 		marks_change_add_attr(change, victim->id);
-	if (victim->is_last && victim->is_file)
+	if (victim->is_last)
 		marks_change_add_name(change, JOURNAL_LIMBO_ID, victim->limbo);
 }
 
