@@ -110,11 +110,12 @@ int journal_object_intern(struct journal *journal, enum side side, const struct 
 			  mode_t type, uint64_t ino, uint64_t *ret_id) MUST_CHECK;
 
 /* The same without waiting for a new object to be in RocksDB: *@ret_object is its record,
- * *@ret_is_new tells, and the caller flushes before anybody can ask for it by its id.
+ * *@ret_seq its submission (0: it was known), and the caller flushes before anybody can ask
+ * for it by its id.
  * Whoever finds it by its locator meanwhile waits for the flush. */
 int journal_object_intern_early(struct journal *journal, enum side side, const struct locator *locator,
 				mode_t type, uint64_t ino, struct object *ret_object,
-				bool *ret_is_new) MUST_CHECK;
+				uint64_t *ret_seq) MUST_CHECK;
 /* Makes @locator that of the root on @side, or checks that it is: -EXDEV (logged) if the
  * journal has another. @ino as above, for the first side set. */
 int journal_set_root(struct journal *journal, enum side side, const struct locator *locator,

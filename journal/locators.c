@@ -294,7 +294,7 @@ int journal_object_intern(struct journal *journal, enum side side, const struct 
 }
 
 int journal_object_intern_early(struct journal *journal, enum side side, const struct locator *locator,
-				mode_t type, uint64_t ino, struct object *ret_object, bool *ret_is_new)
+				mode_t type, uint64_t ino, struct object *ret_object, uint64_t *ret_seq)
 {
 	struct object object;
 	uint64_t seq;
@@ -303,12 +303,13 @@ int journal_object_intern_early(struct journal *journal, enum side side, const s
 	r = intern(journal, side, locator, type, ino, &object, &seq);
 	if (r < 0)
 		return r;
-	*ret_is_new = r > 0;
 	if (r == 0) {
+		seq = 0;
 		r = journal_object_get(journal, object.id, &object);
 		if (r != 0)
 			return r;
 	}
+	*ret_seq = seq;
 	*ret_object = object;
 	return 0;
 }

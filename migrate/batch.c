@@ -24,7 +24,7 @@ struct batch_name {
 	struct intent intent;
 	struct locator created;
 	struct store_file *file; /* of what was created, or NULL */
-	bool is_new; /* x.object was seen for the first time, its record may not be flushed yet */
+	uint64_t seq; /* of x.object's record, when it was seen for the first time; 0 */
 	bool is_eligible;
 	int result;
 };
@@ -77,7 +77,7 @@ static bool look_eligible(struct worker *worker, struct batch_name *n)
 	if (!S_ISDIR(n->x.attr.mode) && n->x.attr.nlink != 1)
 		return false;
 	if (journal_object_intern_early(m->config.journal, m->from, &locator, n->x.attr.mode & S_IFMT,
-					n->x.attr.ino, &n->x.object, &n->is_new) != 0)
+					n->x.attr.ino, &n->x.object, &n->seq) != 0)
 		return false;
 	n->x.id = n->x.object.id;
 	return locator_is_null(&n->x.object.locator[m->to]);
@@ -94,10 +94,12 @@ static int compare_ids(const void *a, const void *b)
  * not there was of an object that has died. */
 static bool is_unpaired_still(struct migrate *m, const struct batch_name *n)
 {
+	/* Before the record: what is flushed by then is there, or has been forgotten. */
+	bool is_flushed = journal_flushed(m->config.journal) >= n->seq;
 	struct object object;
 	int r = journal_object_get(m->config.journal, n->x.id, &object);
 
-	return (r == JOURNAL_E_NONE && n->is_new) || (r == 0 && locator_is_null(&object.locator[m->to]));
+	return (r == JOURNAL_E_NONE && !is_flushed) || (r == 0 && locator_is_null(&object.locator[m->to]));
 }
 
 static void lock_eligible(struct migrate *m, struct batch *b)
