@@ -45,7 +45,8 @@ static bool flaw(const char *format, ...)
 	return false;
 }
 
-static void load_object(void *context, const void *key, size_t key_length, const void *value, size_t value_length)
+static void load_object(void *context, const void *key, size_t key_length, const void *value,
+			size_t value_length)
 {
 	struct known *known = &j.objects[j.object_count];
 	struct object object;
@@ -62,7 +63,8 @@ static void load_object(void *context, const void *key, size_t key_length, const
 	j.object_count++;
 }
 
-static void load_mark(void *context, const void *key, size_t key_length, const void *value, size_t value_length)
+static void load_mark(void *context, const void *key, size_t key_length, const void *value,
+		      size_t value_length)
 {
 	(void)context;
 	assert(j.mark_count < MARKS_MAX);
@@ -70,7 +72,8 @@ static void load_mark(void *context, const void *key, size_t key_length, const v
 		sched_fail("a mark's record cannot be read");
 }
 
-static void load_intent(void *context, const void *key, size_t key_length, const void *value, size_t value_length)
+static void load_intent(void *context, const void *key, size_t key_length, const void *value,
+			size_t value_length)
 {
 	(void)context;
 	assert(j.intent_count < INTENTS_MAX);
@@ -121,8 +124,8 @@ static bool has_data_mark(uint64_t id, uint64_t offset)
 
 		if (mark->object != id || mark->kind != JOURNAL_MARK_DATA)
 			continue;
-		if (mark->number == JOURNAL_TAIL ? mark->value <= offset :
-						   mark->number == offset / MARKS_GROUP_BYTES)
+		if (mark->number == JOURNAL_TAIL ? mark->value <= offset
+						 : mark->number == offset / MARKS_GROUP_BYTES)
 			return true;
 	}
 	return false;
@@ -137,7 +140,8 @@ static bool is_place(const struct place *place, uint64_t dir, const char *name)
 static bool has_name_intent(uint64_t dir, const char *name)
 {
 	for (unsigned i = 0; i < j.intent_count; i++)
-		if (is_place(&j.intents[i].place, dir, name) || is_place(&j.intents[i].from, dir, name))
+		if (is_place(&j.intents[i].place, dir, name) ||
+		    is_place(&j.intents[i].from, dir, name))
 			return true;
 	return false;
 }
@@ -177,7 +181,8 @@ static const char *attr_difference(const struct tree_inode *a, const struct tree
 }
 
 /* The first block from @number on that either has and that differs; UINT64_MAX: none. */
-static uint64_t block_difference(const struct tree_inode *a, const struct tree_inode *b, uint64_t number)
+static uint64_t block_difference(const struct tree_inode *a, const struct tree_inode *b,
+				 uint64_t number)
 {
 	static const struct tree_block zero;
 	const struct tree_inode *both[] = { a, b };
@@ -190,7 +195,8 @@ static uint64_t block_difference(const struct tree_inode *a, const struct tree_i
 
 			if (at < number || at >= found)
 				continue;
-			if (memcmp((x ? x : &zero)->cells, (y ? y : &zero)->cells, sizeof(zero.cells)) != 0)
+			if (memcmp((x ? x : &zero)->cells, (y ? y : &zero)->cells,
+				   sizeof(zero.cells)) != 0)
 				found = at;
 		}
 	return found;
@@ -208,19 +214,22 @@ static bool is_object_covered(const struct known *known)
 	if (!a || a->nlink == 0 || known->ref[SIDE_B].ino == 0)
 		return true;
 	if (!b)
-		return flaw("object %llu is on the source, and was on the target, but is gone there",
-			    (unsigned long long)known->id);
-	for (uint64_t n = block_difference(a, b, 0); n != UINT64_MAX; n = block_difference(a, b, n + 1))
+		return flaw(
+			"object %llu is on the source, and was on the target, but is gone there",
+			(unsigned long long)known->id);
+	for (uint64_t n = block_difference(a, b, 0); n != UINT64_MAX;
+	     n = block_difference(a, b, n + 1))
 		if (!has_data_mark(known->id, n * BLOCK_BYTES))
-			return flaw("object %llu (source %u, target %u) differs in block %llu, and has no mark there",
-				    (unsigned long long)known->id, known->ref[SIDE_A].ino,
-				    known->ref[SIDE_B].ino, (unsigned long long)n);
+			return flaw(
+				"object %llu (source %u, target %u) differs in block %llu, and has no mark there",
+				(unsigned long long)known->id, known->ref[SIDE_A].ino,
+				known->ref[SIDE_B].ino, (unsigned long long)n);
 	/* A start marks the root's whatever it finds: limbo may have been made by then. */
 	what = known->id == JOURNAL_ROOT_ID ? NULL : attr_difference(a, b);
 	if (what && !has_attr_mark(known->id) && !has_object_intent(known->id))
 		return flaw("object %llu (source %u, target %u) differs in its %s, and has no mark",
-			    (unsigned long long)known->id, known->ref[SIDE_A].ino, known->ref[SIDE_B].ino,
-			    what);
+			    (unsigned long long)known->id, known->ref[SIDE_A].ino,
+			    known->ref[SIDE_B].ino, what);
 	return true;
 }
 
@@ -257,9 +266,10 @@ static bool is_name_covered(const struct known *dir, const char *name)
 		return true;
 	if (has_name_mark(dir->id, name) || has_name_intent(dir->id, name))
 		return true;
-	return flaw("name '%s' in directory %llu (source %u, target %u) is object %llu on the source and %llu on the target, and has no mark",
-		    name, (unsigned long long)dir->id, dir->ref[SIDE_A].ino, dir->ref[SIDE_B].ino,
-		    (unsigned long long)a, (unsigned long long)b);
+	return flaw(
+		"name '%s' in directory %llu (source %u, target %u) is object %llu on the source and %llu on the target, and has no mark",
+		name, (unsigned long long)dir->id, dir->ref[SIDE_A].ino, dir->ref[SIDE_B].ino,
+		(unsigned long long)a, (unsigned long long)b);
 }
 
 static bool is_dir_covered(const struct known *known)
@@ -341,12 +351,14 @@ void check_target_change(const struct op *op)
 	for (unsigned i = 0; i < j.object_count; i++) {
 		const struct known *known = &j.objects[i];
 
-		if (known->ref[SIDE_B].ino != ref.ino || known->ref[SIDE_B].generation != ref.generation)
+		if (known->ref[SIDE_B].ino != ref.ino ||
+		    known->ref[SIDE_B].generation != ref.generation)
 			continue;
 		source = tree_find(&world->tree[SIDE_A], known->ref[SIDE_A]);
 		if (source && source->nlink > 0)
-			sched_fail("object %llu is removed from the target (%u/%s), but the source has it still",
-				   (unsigned long long)known->id, op->dir.ino, op->name);
+			sched_fail(
+				"object %llu is removed from the target (%u/%s), but the source has it still",
+				(unsigned long long)known->id, op->dir.ino, op->name);
 	}
 }
 
@@ -362,7 +374,8 @@ struct equality {
 	unsigned names; /* on the target, seen */
 };
 
-static void expect_same_inode(struct equality *e, struct tree_ref a, struct tree_ref b, const char *name)
+static void expect_same_inode(struct equality *e, struct tree_ref a, struct tree_ref b,
+			      const char *name)
 {
 	const struct tree_inode *x = tree_find(&world->tree[SIDE_A], a);
 	const struct tree_inode *y = tree_find(&world->tree[SIDE_B], b);
@@ -375,8 +388,9 @@ static void expect_same_inode(struct equality *e, struct tree_ref a, struct tree
 		sched_fail("'%s': an entry without an inode", name);
 	if (e->partner[SIDE_A][a.ino] || e->partner[SIDE_B][b.ino]) {
 		if (e->partner[SIDE_A][a.ino] != b.ino || e->partner[SIDE_B][b.ino] != a.ino)
-			sched_fail("'%s': the names of source %u and target %u are not linked alike", name,
-				   a.ino, b.ino);
+			sched_fail(
+				"'%s': the names of source %u and target %u are not linked alike",
+				name, a.ino, b.ino);
 		return;
 	}
 	e->partner[SIDE_A][a.ino] = b.ino;
@@ -393,14 +407,15 @@ static void expect_same_inode(struct equality *e, struct tree_ref a, struct tree
 	memstore_locator(SIDE_B, b, &locator_b);
 	if (journal_object_find(e->journal, SIDE_A, &locator_a, &id_a) != 0 ||
 	    journal_object_find(e->journal, SIDE_B, &locator_b, &id_b) != 0 || id_a != id_b)
-		sched_fail("'%s' (source %u, target %u): objects %llu and %llu in the journal", name, a.ino,
-			   b.ino, (unsigned long long)id_a, (unsigned long long)id_b);
+		sched_fail("'%s' (source %u, target %u): objects %llu and %llu in the journal",
+			   name, a.ino, b.ino, (unsigned long long)id_a, (unsigned long long)id_b);
 	e->id[b.ino] = id_b;
 	if (journal_synced_get(e->journal, id_a, &synced) != 0 || synced.mode != x->mode ||
 	    timespec_cmp(synced.mtime, tree_time(x->mtime)) != 0 ||
 	    (S_ISREG(x->mode) && synced.size != x->size))
-		sched_fail("'%s' (object %llu): what the journal has as synced is not what is there", name,
-			   (unsigned long long)id_a);
+		sched_fail(
+			"'%s' (object %llu): what the journal has as synced is not what is there",
+			name, (unsigned long long)id_a);
 	if (S_ISDIR(x->mode)) {
 		e->dirs[e->dir_count][SIDE_A] = a;
 		e->dirs[e->dir_count++][SIDE_B] = b;
@@ -412,8 +427,9 @@ static void expect_shadow(struct equality *e, uint64_t dir, const char *name, ui
 	uint64_t shadow = 0;
 
 	if (journal_shadow_get(e->journal, dir, name, &shadow) != 0 || shadow != id)
-		sched_fail("shadow (%llu, '%s') is %llu, but the target has %llu", (unsigned long long)dir,
-			   name, (unsigned long long)shadow, (unsigned long long)id);
+		sched_fail("shadow (%llu, '%s') is %llu, but the target has %llu",
+			   (unsigned long long)dir, name, (unsigned long long)shadow,
+			   (unsigned long long)id);
 	e->names++;
 }
 
@@ -426,7 +442,8 @@ static void expect_same_dir(struct equality *e, struct tree_ref a, struct tree_r
 	for (entry = tree_entry_next(s, a.ino, 0); entry;
 	     entry = tree_entry_next(s, a.ino, (unsigned)(entry - s->entries) + 1)) {
 		if (tree_lookup(&world->tree[SIDE_B], b, entry->name, &other) < 0)
-			sched_fail("'%s' in source %u is missing in target %u", entry->name, a.ino, b.ino);
+			sched_fail("'%s' in source %u is missing in target %u", entry->name, a.ino,
+				   b.ino);
 		expect_same_inode(e, tree_ref_of(s, entry->ino), other, entry->name);
 		expect_shadow(e, e->id[b.ino], entry->name, e->id[other.ino]);
 	}
@@ -439,7 +456,8 @@ static void expect_same_dir(struct equality *e, struct tree_ref a, struct tree_r
 	}
 }
 
-static void expect_limbo(struct equality *e, const struct tree_ref *leftovers, unsigned leftover_count)
+static void expect_limbo(struct equality *e, const struct tree_ref *leftovers,
+			 unsigned leftover_count)
 {
 	struct tree *t = &world->tree[SIDE_B];
 	const struct tree_entry *entry;
@@ -463,14 +481,14 @@ static void expect_limbo(struct equality *e, const struct tree_ref *leftovers, u
 			sched_fail("a leftover (source %u) is not known", leftovers[i].ino);
 		orphan_name(id, name);
 		if (tree_lookup(t, limbo, name, &other) < 0)
-			sched_fail("leftover %llu (source %u) is not in limbo", (unsigned long long)id,
-				   leftovers[i].ino);
+			sched_fail("leftover %llu (source %u) is not in limbo",
+				   (unsigned long long)id, leftovers[i].ino);
 		expect_same_inode(e, leftovers[i], other, name);
 		expect_shadow(e, JOURNAL_LIMBO_ID, name, id);
 	}
 	if (count != leftover_count)
-		sched_fail("limbo (target %u) has %u names, but there are %u leftovers", limbo.ino, count,
-			   leftover_count);
+		sched_fail("limbo (target %u) has %u names, but there are %u leftovers", limbo.ino,
+			   count, leftover_count);
 }
 
 static void count_shadow(struct journal *journal, uint64_t dir, unsigned *count)
@@ -495,7 +513,10 @@ static int refuse_intent(void *context, const struct intent *intent)
 static void expect_no_marks(struct journal *journal)
 {
 	static const enum journal_mark_kind kinds[] = {
-		JOURNAL_MARK_SCAN, JOURNAL_MARK_NAME, JOURNAL_MARK_DATA, JOURNAL_MARK_ATTR,
+		JOURNAL_MARK_SCAN,
+		JOURNAL_MARK_NAME,
+		JOURNAL_MARK_DATA,
+		JOURNAL_MARK_ATTR,
 	};
 	struct journal_cursor *cursor;
 	struct journal_mark mark;
@@ -506,9 +527,10 @@ static void expect_no_marks(struct journal *journal)
 		if (r == 0)
 			r = journal_marks_next(cursor, &mark);
 		if (r == 0)
-			sched_fail("the journal has a mark left: kind %c, object %llu, name '%s', number %lld",
-				   mark.kind, (unsigned long long)mark.object, mark.name,
-				   (long long)mark.number);
+			sched_fail(
+				"the journal has a mark left: kind %c, object %llu, name '%s', number %lld",
+				mark.kind, (unsigned long long)mark.object, mark.name,
+				(long long)mark.number);
 		cursor = journal_cursor_close(cursor);
 	}
 	r = journal_intents_each(journal, refuse_intent, NULL);

@@ -177,7 +177,8 @@ static void change_attr(struct mount *mount, struct tree_ref object)
 {
 	switch (sched_random(4)) {
 	case 0:
-		(void)mount_chmod(mount, object, (mode_t)sched_random(07777 + 1)); /* may fail, as all here */
+		(void)mount_chmod(mount, object,
+				  (mode_t)sched_random(07777 + 1)); /* may fail, as all here */
 		break;
 	case 1:
 		(void)mount_chown(mount, object, (uint32_t)sched_random(3));
@@ -207,7 +208,8 @@ static void move(struct mount *mount, const struct choice *from)
 	}
 	/* Onto something that is there, or wherever it falls. */
 	if (sched_random(2) && pick_entry(from->mode & S_IFMT, &other))
-		(void)mount_rename(mount, from->dir, from->name, other.dir, other.name, flags); /* may fail */
+		(void)mount_rename(mount, from->dir, from->name, other.dir, other.name,
+				   flags); /* may fail */
 	else
 		(void)mount_rename(mount, from->dir, from->name, to, pick_name(), flags);
 }
@@ -232,7 +234,8 @@ static void swap_with_child(struct mount *mount)
 		return; /* the root is nobody's child */
 	if (mount_rename(mount, parent, child.name, grand, "swap", 0) < 0)
 		return;
-	(void)mount_rename(mount, grand, name, child.object, child.name, 0); /* others may be faster */
+	(void)mount_rename(mount, grand, name, child.object, child.name,
+			   0); /* others may be faster */
 	(void)mount_rename(mount, grand, "swap", grand, name, 0);
 }
 
@@ -270,7 +273,8 @@ static void change_names(struct mount *mount)
 	case 1:
 	case 2:
 		if (!is_full())
-			(void)mount_create(mount, pick_dir(), pick_name(), pick_type()); /* may fail, as all here */
+			(void)mount_create(mount, pick_dir(), pick_name(),
+					   pick_type()); /* may fail, as all here */
 		break;
 	case 3:
 		if (pick_entry(S_IFREG, &it))
@@ -329,7 +333,9 @@ static void apply(const struct op *op)
 static void write_bare(struct tree_ref object, uint64_t offset, uint64_t end)
 {
 	uint64_t cells[16];
-	struct op op = { .kind = OP_WRITE, .object = object, .offset = offset, .end = end, .cells = cells };
+	struct op op = {
+		.kind = OP_WRITE, .object = object, .offset = offset, .end = end, .cells = cells
+	};
 
 	assert((end - offset) / CELL_BYTES <= ARRAY_SIZE(cells));
 	for (unsigned i = 0; i < ARRAY_SIZE(cells); i++)
@@ -353,7 +359,9 @@ static void make_bulk(struct tree_ref object)
 
 static void create_bare(void)
 {
-	struct op op = { .kind = OP_CREATE, .dir = pick_dir(), .mode = pick_type(), .uid = 1, .gid = 1 };
+	struct op op = {
+		.kind = OP_CREATE, .dir = pick_dir(), .mode = pick_type(), .uid = 1, .gid = 1
+	};
 	uint64_t offset, end;
 	struct tree_ref ref;
 

@@ -20,11 +20,11 @@
 enum {
 	CLIENTS_MAX = 4,
 	STEPS_MAX = 600000,
-	CHECK_STEPS = 150,    /* between checks, at most twice as many */
-	DRAIN_MS = 900000,    /* virtual; more is a livelock */
+	CHECK_STEPS = 150, /* between checks, at most twice as many */
+	DRAIN_MS = 900000, /* virtual; more is a livelock */
 	DRAIN_FREE_MS = 60000,
 	WATCHDOG_SECONDS = 120,
-	LEAKS_OF = 32,	      /* of so many good ends one is looked at for leaks */
+	LEAKS_OF = 32, /* of so many good ends one is looked at for leaks */
 };
 
 struct life {
@@ -129,7 +129,8 @@ static void open_all(struct life *life)
 	config.limbo_name = life->limbo_name;
 	/* A start that meets a failing target gives up, and is tried again. */
 	world->is_target_steady = true;
-	must(migrate_open(&config, is_new, !is_new && (plan->has_gaps || !world->has_begun), &life->migrate),
+	must(migrate_open(&config, is_new, !is_new && (plan->has_gaps || !world->has_begun),
+			  &life->migrate),
 	     "migrate_open");
 	world->is_target_steady = false;
 	world->has_begun = true;
@@ -162,7 +163,8 @@ static void start_clients(struct life *life)
 			.operations = operations,
 			.is_stopping = &life->is_stopping,
 		};
-		must(pthread_create(&life->clients[i].thread, NULL, client_thread, &life->clients[i]),
+		must(pthread_create(&life->clients[i].thread, NULL, client_thread,
+				    &life->clients[i]),
 		     "pthread_create");
 	}
 }
@@ -205,7 +207,10 @@ static void disturb(struct life *life)
 static void explain(struct life *life)
 {
 	static const enum journal_mark_kind kinds[] = {
-		JOURNAL_MARK_SCAN, JOURNAL_MARK_NAME, JOURNAL_MARK_DATA, JOURNAL_MARK_ATTR,
+		JOURNAL_MARK_SCAN,
+		JOURNAL_MARK_NAME,
+		JOURNAL_MARK_DATA,
+		JOURNAL_MARK_ATTR,
 	};
 	struct marks_explanation why;
 	struct journal_cursor *cursor;
@@ -215,10 +220,11 @@ static void explain(struct life *life)
 		must(journal_marks_open(life->journal, kinds[i], &cursor), "journal_marks_open");
 		while (journal_marks_next(cursor, &mark) == 0) {
 			marks_explain_object(life->marks, mark.object, &why);
-			fprintf(stderr, "  %c object %llu '%s' number %lld:%s%s%s%s%s%s\n", mark.kind,
-				(unsigned long long)mark.object, mark.name, (long long)mark.number,
-				why.has_attr ? " attr" : "", why.has_tail ? " tail" : "",
-				why.is_claimed ? " claimed" : "", why.is_changing ? " changing" : "",
+			fprintf(stderr, "  %c object %llu '%s' number %lld:%s%s%s%s%s%s\n",
+				mark.kind, (unsigned long long)mark.object, mark.name,
+				(long long)mark.number, why.has_attr ? " attr" : "",
+				why.has_tail ? " tail" : "", why.is_claimed ? " claimed" : "",
+				why.is_changing ? " changing" : "",
 				why.is_resting ? " resting" : "",
 				marks_has_name(life->marks, mark.object, mark.name) ? " name" : "");
 		}
@@ -246,10 +252,11 @@ static void drain(struct life *life)
 		explain(life);
 		marks_get_stats(life->marks, &stats);
 		migrate_get_status(life->migrate, &status);
-		sched_fail("it does not converge: %llu objects, %llu names, %llu scans are marked, %llu claimed, %llu resting; last error: %s",
-			   (unsigned long long)stats.objects, (unsigned long long)stats.names,
-			   (unsigned long long)stats.scans, (unsigned long long)stats.claimed,
-			   (unsigned long long)stats.resting, status.error_last);
+		sched_fail(
+			"it does not converge: %llu objects, %llu names, %llu scans are marked, %llu claimed, %llu resting; last error: %s",
+			(unsigned long long)stats.objects, (unsigned long long)stats.names,
+			(unsigned long long)stats.scans, (unsigned long long)stats.claimed,
+			(unsigned long long)stats.resting, status.error_last);
 	}
 	if (marks_is_lost(life->marks))
 		sched_fail("marks are lost");
@@ -303,7 +310,8 @@ static void begin(const struct life_config *config)
 	sched.changes = 20 + (unsigned)rng_below(&rng, 300);
 	sched.jump = (unsigned)rng_below(&rng, 4) * (unsigned)rng_below(&rng, 50);
 	crash_step = UINT64_MAX;
-	is_covered = memrocks_is_there() && !config->is_free && (!world->plan.has_gaps || world->life == 0);
+	is_covered = memrocks_is_there() && !config->is_free &&
+		     (!world->plan.has_gaps || world->life == 0);
 	if (!config->is_free && world->life + 1 < world->plan.lives &&
 	    !rng_chance(&rng, world->plan.stop_of_1000))
 		crash_step = 1 + rng_below(&rng, rng_below(&rng, 4) ? 12000 : 1500);

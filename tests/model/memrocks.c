@@ -83,7 +83,8 @@ static unsigned find(unsigned column, const void *key, size_t length)
 	return low;
 }
 
-static struct memrocks_record *find_exact(unsigned column, const void *key, size_t length, unsigned *ret_at)
+static struct memrocks_record *find_exact(unsigned column, const void *key, size_t length,
+					  unsigned *ret_at)
 {
 	struct memrocks_record *record;
 	unsigned at = find(column, key, length);
@@ -108,8 +109,8 @@ static void trace_item(const struct batch_item *item)
 		return;
 	}
 	/* A delete has no value; one that fits is enough to read the key. */
-	if (!decode_mark(item->bytes, item->key_length, item->bytes + item->key_length, item->value_length,
-			 &mark) &&
+	if (!decode_mark(item->bytes, item->key_length, item->bytes + item->key_length,
+			 item->value_length, &mark) &&
 	    !decode_mark(item->bytes, item->key_length, "\0\0\0\0\0\0\0", 8, &mark) &&
 	    !decode_mark(item->bytes, item->key_length, "", 0, &mark)) {
 		sched_trace("journal: %s a mark (%zu bytes)", item->is_delete ? "delete" : "put",
@@ -131,7 +132,8 @@ static void put(const struct batch_item *item)
 	record = find_exact(item->column, item->bytes, item->key_length, &at);
 	if (!record) {
 		assert(db()->free_count > 0);
-		memmove(&index[at + 1], &index[at], (db()->count[item->column] - at) * sizeof(index[0]));
+		memmove(&index[at + 1], &index[at],
+			(db()->count[item->column] - at) * sizeof(index[0]));
 		index[at] = db()->free[--db()->free_count];
 		db()->count[item->column]++;
 		record = &db()->records[index[at]];
@@ -142,7 +144,7 @@ static void put(const struct batch_item *item)
 	memcpy(record->bytes, item->bytes, item->key_length + item->value_length);
 }
 
-static void delete(const struct batch_item *item)
+static void delete (const struct batch_item *item)
 {
 	uint16_t *index = db()->index[item->column];
 	unsigned at;
@@ -162,8 +164,8 @@ bool memrocks_is_there(void)
 }
 
 void memrocks_each(const char *name,
-		   void (*call)(void *context, const void *key, size_t key_length, const void *value,
-				size_t value_length),
+		   void (*call)(void *context, const void *key, size_t key_length,
+				const void *value, size_t value_length),
 		   void *context)
 {
 	for (unsigned c = 0; c < db()->column_count; c++) {
@@ -172,8 +174,8 @@ void memrocks_each(const char *name,
 		for (unsigned i = 0; i < db()->count[c]; i++) {
 			const struct memrocks_record *record = &db()->records[db()->index[c][i]];
 
-			call(context, record->bytes, record->key_length, record->bytes + record->key_length,
-			     record->value_length);
+			call(context, record->bytes, record->key_length,
+			     record->bytes + record->key_length, record->value_length);
 		}
 	}
 }
@@ -272,8 +274,8 @@ void rocksdb_flush_wal(rocksdb_t *rocks, unsigned char sync, char **error)
 	sched_point();
 }
 
-int rocksdb_property_int_cf(rocksdb_t *rocks, rocksdb_column_family_handle_t *handle, const char *property,
-			    uint64_t *ret)
+int rocksdb_property_int_cf(rocksdb_t *rocks, rocksdb_column_family_handle_t *handle,
+			    const char *property, uint64_t *ret)
 {
 	(void)rocks;
 	(void)property;
@@ -312,7 +314,8 @@ void rocks_value_done(struct rocks_value *value)
 	value->slice = NULL;
 }
 
-rocksdb_iterator_t *rocksdb_create_iterator_cf(rocksdb_t *rocks, const rocksdb_readoptions_t *options,
+rocksdb_iterator_t *rocksdb_create_iterator_cf(rocksdb_t *rocks,
+					       const rocksdb_readoptions_t *options,
 					       rocksdb_column_family_handle_t *handle)
 {
 	rocksdb_iterator_t *it = make(sizeof(*it));
@@ -325,10 +328,12 @@ rocksdb_iterator_t *rocksdb_create_iterator_cf(rocksdb_t *rocks, const rocksdb_r
 	it->count = db()->count[handle->column];
 	it->records = make((it->count + 1) * sizeof(it->records[0]));
 	for (size_t i = 0; i < it->count; i++) {
-		const struct memrocks_record *record = &db()->records[db()->index[handle->column][i]];
+		const struct memrocks_record *record =
+			&db()->records[db()->index[handle->column][i]];
 
 		memcpy(&it->records[i], record,
-		       offsetof(struct memrocks_record, bytes) + record->key_length + record->value_length);
+		       offsetof(struct memrocks_record, bytes) + record->key_length +
+			       record->value_length);
 	}
 	sched_unguard();
 	it->at = it->count;
@@ -353,8 +358,8 @@ unsigned char rocksdb_iter_valid(const rocksdb_iterator_t *it)
 {
 	if (it->at >= it->count)
 		return 0;
-	return !it->upper || compare(it->records[it->at].bytes, it->records[it->at].key_length, it->upper,
-				     it->upper_length) < 0;
+	return !it->upper || compare(it->records[it->at].bytes, it->records[it->at].key_length,
+				     it->upper, it->upper_length) < 0;
 }
 
 void rocksdb_iter_next(rocksdb_iterator_t *it)
@@ -452,19 +457,21 @@ static void add(rocksdb_writebatch_t *batch, bool is_delete, rocksdb_column_fami
 }
 
 void rocksdb_writebatch_put_cf(rocksdb_writebatch_t *batch, rocksdb_column_family_handle_t *handle,
-			       const char *key, size_t key_length, const char *value, size_t value_length)
+			       const char *key, size_t key_length, const char *value,
+			       size_t value_length)
 {
 	add(batch, false, handle, key, key_length, value, value_length);
 }
 
-void rocksdb_writebatch_delete_cf(rocksdb_writebatch_t *batch, rocksdb_column_family_handle_t *handle,
-				  const char *key, size_t key_length)
+void rocksdb_writebatch_delete_cf(rocksdb_writebatch_t *batch,
+				  rocksdb_column_family_handle_t *handle, const char *key,
+				  size_t key_length)
 {
 	add(batch, true, handle, key, key_length, NULL, 0);
 }
 
-void rocksdb_write(rocksdb_t *rocks, const rocksdb_writeoptions_t *options, rocksdb_writebatch_t *batch,
-		   char **error)
+void rocksdb_write(rocksdb_t *rocks, const rocksdb_writeoptions_t *options,
+		   rocksdb_writebatch_t *batch, char **error)
 {
 	(void)rocks;
 	(void)options;
@@ -474,7 +481,7 @@ void rocksdb_write(rocksdb_t *rocks, const rocksdb_writeoptions_t *options, rock
 	for (size_t i = 0; i < batch->count; i++) {
 		trace_item(&batch->items[i]);
 		if (batch->items[i].is_delete)
-			delete(&batch->items[i]);
+			delete (&batch->items[i]);
 		else
 			put(&batch->items[i]);
 		db()->sequence++;

@@ -13,6 +13,6 @@
 bool memrocks_is_there(void);
 /* Calls for each record of the family @name, in the order of keys. */
 void memrocks_each(const char *name,
-		   void (*call)(void *context, const void *key, size_t key_length, const void *value,
-				size_t value_length),
+		   void (*call)(void *context, const void *key, size_t key_length,
+				const void *value, size_t value_length),
 		   void *context);

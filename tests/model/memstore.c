@@ -140,7 +140,8 @@ static bool come_late(const struct op *op)
 		late->lands_ns = lands_ns > world->clock_ns ? lands_ns : world->clock_ns;
 		late->op = *op;
 		if (op->kind == OP_WRITE)
-			memcpy(late->cells, op->cells, (op->end - op->offset) / CELL_BYTES * sizeof(uint64_t));
+			memcpy(late->cells, op->cells,
+			       (op->end - op->offset) / CELL_BYTES * sizeof(uint64_t));
 		return true;
 	}
 	return false;
@@ -154,7 +155,8 @@ static void settle_pending(void *context)
 
 	switch (sched_random(pending->ms->side == SIDE_B && !world->plan.is_local ? 3 : 2)) {
 	case 0:
-		(void)tree_apply(pending->ms->tree, pending->op, &created); /* nobody hears how it went */
+		(void)tree_apply(pending->ms->tree, pending->op,
+				 &created); /* nobody hears how it went */
 		sched_trace("at the crash, done: %s", tree_op_text(pending->op, text));
 		break;
 	case 1:
@@ -235,7 +237,8 @@ static int change(struct memstore *ms, const struct op *op, struct tree_ref *ret
 	restart_maybe(ms);
 	if (has_faults(ms) && sched_chance(world->plan.fail_of_1000)) {
 		r = fail(ms, op);
-	} else if (has_faults(ms) && !world->plan.is_local && sched_chance(world->plan.unknown_of_1000)) {
+	} else if (has_faults(ms) && !world->plan.is_local &&
+		   sched_chance(world->plan.unknown_of_1000)) {
 		r = lose_reply(ms, op);
 	} else {
 		if (ms->side == SIDE_B)
@@ -337,7 +340,8 @@ static int getattr(struct memstore *ms, struct tree_ref ref, struct store_attr *
 	return r;
 }
 
-static int ms_getattr(struct store *store, const struct locator *object, struct store_attr *ret_attr)
+static int ms_getattr(struct store *store, const struct locator *object,
+		      struct store_attr *ret_attr)
 {
 	struct memstore *ms = (struct memstore *)store;
 
@@ -360,8 +364,8 @@ static int setattr(struct memstore *ms, struct tree_ref ref, const struct store_
 	return r;
 }
 
-static int ms_setattr(struct store *store, const struct locator *object, const struct store_setattr *set,
-		      struct store_attr *ret_attr)
+static int ms_setattr(struct store *store, const struct locator *object,
+		      const struct store_setattr *set, struct store_attr *ret_attr)
 {
 	struct memstore *ms = (struct memstore *)store;
 
@@ -381,7 +385,8 @@ static void set_new(struct op *op, const struct store_new *new)
 }
 
 static int ms_create(struct store *store, const struct locator *dir, const char *name,
-		     const struct store_new *new, struct locator *ret_locator, struct store_attr *ret_attr)
+		     const struct store_new *new, struct locator *ret_locator,
+		     struct store_attr *ret_attr)
 {
 	struct memstore *ms = (struct memstore *)store;
 	struct op op = { .kind = OP_CREATE, .dir = ref_of(ms, dir) };
@@ -441,9 +446,10 @@ static int ms_rename(struct store *store, const struct locator *old_dir, const c
 		     const struct locator *new_dir, const char *new_name, unsigned flags)
 {
 	struct memstore *ms = (struct memstore *)store;
-	struct op op = {
-		.kind = OP_RENAME, .dir = ref_of(ms, old_dir), .dir2 = ref_of(ms, new_dir), .flags = flags
-	};
+	struct op op = { .kind = OP_RENAME,
+			 .dir = ref_of(ms, old_dir),
+			 .dir2 = ref_of(ms, new_dir),
+			 .flags = flags };
 
 	if (flags && !ms->store.caps.has_rename_flags)
 		return -EINVAL;
@@ -452,7 +458,8 @@ static int ms_rename(struct store *store, const struct locator *old_dir, const c
 	return change(ms, &op, NULL);
 }
 
-static int remove_name(struct store *store, enum op_kind kind, const struct locator *dir, const char *name)
+static int remove_name(struct store *store, enum op_kind kind, const struct locator *dir,
+		       const char *name)
 {
 	struct memstore *ms = (struct memstore *)store;
 	struct op op = { .kind = kind, .dir = ref_of(ms, dir) };
@@ -533,7 +540,8 @@ static ssize_t ms_getxattr(struct store *store, const struct locator *object, co
 	return (ssize_t)sizeof(number);
 }
 
-static ssize_t ms_listxattr(struct store *store, const struct locator *object, char *list, size_t size)
+static ssize_t ms_listxattr(struct store *store, const struct locator *object, char *list,
+			    size_t size)
 {
 	uint64_t number;
 	int r;
@@ -629,7 +637,9 @@ static int ms_dir_next(struct store_dir *dir, struct store_entry *ret_entry)
 	if (stream->next == stream->count)
 		return STORE_E_END;
 	stream->next++;
-	*ret_entry = (struct store_entry){ .name = entry->name, .ino = entry->ino, .cookie = stream->next };
+	*ret_entry = (struct store_entry){ .name = entry->name,
+					   .ino = entry->ino,
+					   .cookie = stream->next };
 	return 0;
 }
 

@@ -58,8 +58,9 @@ struct options {
 };
 
 static const char *const break_names[MOUNT_BREAK_MAX] = {
-	[MOUNT_BREAK_NONE] = "none",	 [MOUNT_BREAK_TRUNCATE] = "truncate", [MOUNT_BREAK_RENAME] = "rename",
-	[MOUNT_BREAK_LATE] = "late",	 [MOUNT_BREAK_EARLY] = "early",	      [MOUNT_BREAK_ORPHAN] = "orphan",
+	[MOUNT_BREAK_NONE] = "none",	 [MOUNT_BREAK_TRUNCATE] = "truncate",
+	[MOUNT_BREAK_RENAME] = "rename", [MOUNT_BREAK_LATE] = "late",
+	[MOUNT_BREAK_EARLY] = "early",	 [MOUNT_BREAK_ORPHAN] = "orphan",
 	[MOUNT_BREAK_DIR] = "directory",
 };
 
@@ -67,7 +68,8 @@ static const char *const break_names[MOUNT_BREAK_MAX] = {
 
 int world_make(void)
 {
-	world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
 	return world == MAP_FAILED ? -errno : 0;
 }
 
@@ -86,7 +88,8 @@ void world_reset(void)
 	for (unsigned i = 0; i < WORLD_LATE_MAX; i++)
 		world->late[i].is_used = false;
 	for (enum side side = SIDE_A; side < SIDE_MAX; side++)
-		tree_init(&world->tree[side], &world->tree_clock, side == SIDE_B && world->plan.can_lose);
+		tree_init(&world->tree[side], &world->tree_clock,
+			  side == SIDE_B && world->plan.can_lose);
 	/* The target has room for what was there before, too. */
 	world->tree[SIDE_A].blocks_max = TREE_BLOCKS_MAX / 4;
 	world->rocks.column_count = 0;
@@ -217,16 +220,36 @@ static void make_plan(struct plan *p, const struct options *options, uint64_t se
 
 /* ---- a run --------------------------------------------------------------- */
 
-static char state_dir[] = "/dev/shm/ferryfs-model.XXXXXX";
+static char state_dir[256];
+static volatile sig_atomic_t is_ended;
+
+static void on_signal(int signal)
+{
+	(void)signal;
+	is_ended = 1;
+}
+
+/* In memory, if it may be: a life makes a dozen system calls on it. */
+static int make_state_dir(void)
+{
+	const char *top = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR");
+	int n = snprintf(state_dir, sizeof(state_dir), "%s/ferryfs-model.XXXXXX",
+			 top ? top : "/tmp");
+
+	if (n < 0 || (size_t)n >= sizeof(state_dir))
+		return -ENAMETOOLONG;
+	return mkdtemp(state_dir) ? 0 : -errno;
+}
 
 static void clean_state_dir(void)
 {
 	static const char *const paths[] = { "db/CURRENT", "db", "watermark", "lock" };
-	char path[sizeof(state_dir) + 300];
+	char path[2 * sizeof(state_dir) + 100];
 	FILE *list;
 
 	if (!memrocks_is_there()) {
-		(void)snprintf(path, sizeof(path), "find %s/db -type f -delete 2>/dev/null; rmdir %s/db 2>/dev/null",
+		(void)snprintf(path, sizeof(path),
+			       "find %s/db -type f -delete 2>/dev/null; rmdir %s/db 2>/dev/null",
 			       state_dir, state_dir); /* fits */
 		list = popen(path, "r");
 		if (list)
@@ -255,8 +278,8 @@ static bool pass_time(const struct options *options)
 
 	if (memrocks_is_there() && !options->is_free && world->has_begun &&
 	    !(world->plan.has_gaps && world->life > 0) && !check_is_covered(&why)) {
-		(void)snprintf(world->verdict, sizeof(world->verdict), "after the end of life %u: %s",
-			       world->life, why);
+		(void)snprintf(world->verdict, sizeof(world->verdict),
+			       "after the end of life %u: %s", world->life, why);
 		return false;
 	}
 	if (world->plan.has_gaps)
@@ -281,8 +304,8 @@ static int live(const struct life_config *config)
 	world->lives++;
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	(void)snprintf(world->verdict, sizeof(world->verdict), "died of signal %d (%s)", WTERMSIG(status),
-		       strsignal(WTERMSIG(status)));
+	(void)snprintf(world->verdict, sizeof(world->verdict), "died of signal %d (%s)",
+		       WTERMSIG(status), strsignal(WTERMSIG(status)));
 	return SCHED_EXIT_FAILED;
 }
 
@@ -308,7 +331,8 @@ static bool run(const struct options *options, uint64_t seed)
 			return true;
 		if (status != LIFE_STOPPED && status != LIFE_KILLED) {
 			if (!world->verdict[0])
-				(void)snprintf(world->verdict, sizeof(world->verdict), "exit status %d", status);
+				(void)snprintf(world->verdict, sizeof(world->verdict),
+					       "exit status %d", status);
 			return false;
 		}
 		bury(status == LIFE_KILLED);
@@ -323,8 +347,10 @@ static void say_failure(const struct options *options, const char *program, uint
 {
 	printf("seed %llu: %s\n", (unsigned long long)seed, world->verdict);
 	printf("  again: %s --seed %llu%s%s%s%s%s --trace\n", program, (unsigned long long)seed,
-	       options->broken ? " --break " : "", options->broken ? break_names[options->broken] : "",
-	       options->focus[0] ? " --focus " : "", options->focus, options->is_free ? " --threads" : "");
+	       options->broken ? " --break " : "",
+	       options->broken ? break_names[options->broken] : "",
+	       options->focus[0] ? " --focus " : "", options->focus,
+	       options->is_free ? " --threads" : "");
 	fflush(stdout);
 }
 
@@ -344,7 +370,7 @@ static int run_all(const struct options *options, const char *program)
 	for (i = 0; i < runs; i++) {
 		uint64_t seed = options->seed + i;
 
-		if (options->seconds && seconds_now() - begun > options->seconds)
+		if (is_ended || (options->seconds && seconds_now() - begun > options->seconds))
 			break;
 		if (run(options, seed))
 			continue;
@@ -388,11 +414,16 @@ static void parse(int argc, char **argv, struct options *o)
 {
 	enum { SEED = 256, FIRST, RUNS, SECONDS, TRACE, THREADS, BREAK, FOCUS, EXPECT, LONG };
 	static const struct option table[] = {
-		{ "seed", required_argument, NULL, SEED },   { "first", required_argument, NULL, FIRST },
-		{ "runs", required_argument, NULL, RUNS },   { "seconds", required_argument, NULL, SECONDS },
-		{ "trace", no_argument, NULL, TRACE },	     { "threads", no_argument, NULL, THREADS },
-		{ "break", required_argument, NULL, BREAK }, { "focus", required_argument, NULL, FOCUS },
-		{ "expect-failure", no_argument, NULL, EXPECT }, { "long", no_argument, NULL, LONG },
+		{ "seed", required_argument, NULL, SEED },
+		{ "first", required_argument, NULL, FIRST },
+		{ "runs", required_argument, NULL, RUNS },
+		{ "seconds", required_argument, NULL, SECONDS },
+		{ "trace", no_argument, NULL, TRACE },
+		{ "threads", no_argument, NULL, THREADS },
+		{ "break", required_argument, NULL, BREAK },
+		{ "focus", required_argument, NULL, FOCUS },
+		{ "expect-failure", no_argument, NULL, EXPECT },
+		{ "long", no_argument, NULL, LONG },
 		{ NULL, 0, NULL, 0 },
 	};
 	int c;
@@ -448,10 +479,14 @@ int main(int argc, char **argv)
 		options.runs = options.is_long ? 200000 : 1000;
 	log_set_level(options.is_traced ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
 	r = world_make();
-	if (r < 0 || !mkdtemp(state_dir)) {
-		perror("cannot make the world");
+	if (r == 0)
+		r = make_state_dir();
+	if (r < 0) {
+		fprintf(stderr, "cannot make the world: %s\n", strerror(-r));
 		return 1;
 	}
+	(void)signal(SIGTERM, on_signal);
+	(void)signal(SIGINT, on_signal); /* both can be set */
 	sched_set_verdict(world->verdict, sizeof(world->verdict));
 	r = run_all(&options, argv[0]);
 	clean_state_dir();

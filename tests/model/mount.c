@@ -97,7 +97,8 @@ static bool take_leftover(struct mount *m, struct tree_ref ref, struct leftover 
 
 	pthread_mutex_lock(&m->lock);
 	for (unsigned i = 0; i < m->leftover_count && !is_there; i++) {
-		if (m->leftovers[i].ref.ino != ref.ino || m->leftovers[i].ref.generation != ref.generation)
+		if (m->leftovers[i].ref.ino != ref.ino ||
+		    m->leftovers[i].ref.generation != ref.generation)
 			continue;
 		*ret_leftover = m->leftovers[i];
 		m->leftovers[i] = m->leftovers[--m->leftover_count];
@@ -170,7 +171,8 @@ struct victim {
 	struct store_file *file;
 };
 
-static int victim_look(struct mount *m, struct tree_ref dir, const char *name, struct victim *ret_victim)
+static int victim_look(struct mount *m, struct tree_ref dir, const char *name,
+		       struct victim *ret_victim)
 {
 	struct locator dir_locator = locator_of(dir), locator;
 	struct victim victim = { .is_there = false };
@@ -218,7 +220,8 @@ static int victim_begin(struct mount *m, struct victim *victim)
 	struct locator locator = locator_of(victim->ref);
 	int r;
 
-	if (!victim->is_known || !victim->is_last || !victim->is_file || !has_room(m) || sched_chance(400))
+	if (!victim->is_known || !victim->is_last || !victim->is_file || !has_room(m) ||
+	    sched_chance(400))
 		return 0;
 	r = store_open(m->source, &locator, STORE_OPEN_READ, &victim->file);
 	if (r == 0)
@@ -228,9 +231,9 @@ static int victim_begin(struct mount *m, struct victim *victim)
 
 static void victim_end(struct mount *m, struct victim *victim, bool is_gone)
 {
-	struct leftover leftover = {
-		.id = victim->id, .ref = victim->ref, .was_unpaired = victim->is_unpaired
-	};
+	struct leftover leftover = { .id = victim->id,
+				     .ref = victim->ref,
+				     .was_unpaired = victim->is_unpaired };
 
 	if (!victim->file)
 		return;
@@ -251,7 +254,8 @@ static void add_dir(struct mount *m, struct marks_change *change, uint64_t dir)
 		marks_change_add_attr(change, dir);
 }
 
-static int create_locked(struct mount *m, struct tree_ref dir, const char *name, const struct store_new *new)
+static int create_locked(struct mount *m, struct tree_ref dir, const char *name,
+			 const struct store_new *new)
 {
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct locator dir_locator = locator_of(dir), locator;
@@ -266,7 +270,8 @@ static int create_locked(struct mount *m, struct tree_ref dir, const char *name,
 	marks_change_begin(m->marks, &change);
 	r = store_create(m->source, &dir_locator, name, new, &locator, &attr);
 	if (r == 0)
-		r = journal_object_intern(m->journal, SIDE_A, &locator, attr.mode & S_IFMT, attr.ino, &id);
+		r = journal_object_intern(m->journal, SIDE_A, &locator, attr.mode & S_IFMT,
+					  attr.ino, &id);
 	if (r == 0)
 		marks_put_whole(m->marks, id, attr.size);
 	marks_change_end(m->marks, &change);
@@ -280,7 +285,8 @@ int mount_create(struct mount *m, struct tree_ref dir, const char *name, mode_t 
 	int r;
 
 	if (S_ISLNK(mode)) {
-		(void)snprintf(link_target, sizeof(link_target), "to-%u", (unsigned)sched_random(100));
+		(void)snprintf(link_target, sizeof(link_target), "to-%u",
+			       (unsigned)sched_random(100));
 		new.link_target = link_target;
 	}
 	lock_inode(m, dir);
@@ -318,7 +324,8 @@ int mount_tmpfile(struct mount *m, struct tree_ref dir)
 	return 0;
 }
 
-static int link_locked(struct mount *m, struct tree_ref object, struct tree_ref dir, const char *name)
+static int link_locked(struct mount *m, struct tree_ref object, struct tree_ref dir,
+		       const char *name)
 {
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct locator dir_locator = locator_of(dir), locator = locator_of(object);
@@ -361,7 +368,8 @@ int mount_link(struct mount *m, struct tree_ref object, struct tree_ref dir, con
 	return r;
 }
 
-static int remove_locked(struct mount *m, struct tree_ref dir, const char *name, struct victim *victim)
+static int remove_locked(struct mount *m, struct tree_ref dir, const char *name,
+			 struct victim *victim)
 {
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct locator dir_locator = locator_of(dir);
@@ -440,7 +448,8 @@ static void mark_rename(struct mount *m, struct renaming *r, struct marks_change
 
 static int rename_locked(struct mount *m, struct renaming *renaming)
 {
-	struct locator old_dir = locator_of(renaming->old_dir), new_dir = locator_of(renaming->new_dir);
+	struct locator old_dir = locator_of(renaming->old_dir),
+		       new_dir = locator_of(renaming->new_dir);
 	struct marks_change change = MARKS_CHANGE_NULL;
 	int r = 0;
 
@@ -449,8 +458,8 @@ static int rename_locked(struct mount *m, struct renaming *renaming)
 	if (renaming->flags == 0 && renaming->victim.is_there)
 		r = victim_begin(m, &renaming->victim);
 	if (r == 0) {
-		r = store_rename(m->source, &old_dir, renaming->old_name, &new_dir, renaming->new_name,
-				 renaming->flags);
+		r = store_rename(m->source, &old_dir, renaming->old_name, &new_dir,
+				 renaming->new_name, renaming->flags);
 		victim_end(m, &renaming->victim, r == 0);
 	}
 	marks_change_end(m->marks, &change);
@@ -527,8 +536,8 @@ static int rename_in_dirs(struct mount *m, struct renaming *renaming)
 	return r;
 }
 
-int mount_rename(struct mount *m, struct tree_ref old_dir, const char *old_name, struct tree_ref new_dir,
-		 const char *new_name, unsigned flags)
+int mount_rename(struct mount *m, struct tree_ref old_dir, const char *old_name,
+		 struct tree_ref new_dir, const char *new_name, unsigned flags)
 {
 	struct renaming renaming = {
 		.old_dir = old_dir,
@@ -547,7 +556,8 @@ int mount_rename(struct mount *m, struct tree_ref old_dir, const char *old_name,
 		return r;
 	}
 	pthread_mutex_lock(&m->rename_lock);
-	if (is_below(old_dir, new_dir) || (!is_below(new_dir, old_dir) && old_dir.ino > new_dir.ino)) {
+	if (is_below(old_dir, new_dir) ||
+	    (!is_below(new_dir, old_dir) && old_dir.ino > new_dir.ino)) {
 		first = new_dir;
 		second = old_dir;
 	}
@@ -634,7 +644,8 @@ int mount_truncate(struct mount *m, struct tree_ref object, uint64_t size)
 	return r;
 }
 
-int mount_fallocate(struct mount *m, struct tree_ref object, int mode, uint64_t offset, uint64_t end)
+int mount_fallocate(struct mount *m, struct tree_ref object, int mode, uint64_t offset,
+		    uint64_t end)
 {
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct locator locator = locator_of(object);
@@ -681,7 +692,8 @@ static int set_attr(struct mount *m, struct tree_ref object, const struct store_
 
 int mount_chmod(struct mount *m, struct tree_ref object, mode_t mode)
 {
-	return set_attr(m, object, &(struct store_setattr){ .valid = STORE_SET_MODE, .mode = mode });
+	return set_attr(m, object,
+			&(struct store_setattr){ .valid = STORE_SET_MODE, .mode = mode });
 }
 
 int mount_chown(struct mount *m, struct tree_ref object, uint32_t uid)
@@ -691,8 +703,9 @@ int mount_chown(struct mount *m, struct tree_ref object, uint32_t uid)
 
 int mount_utimens(struct mount *m, struct tree_ref object, uint64_t mtime_ns)
 {
-	return set_attr(m, object, &(struct store_setattr){ .valid = STORE_SET_MTIME,
-							    .mtime = tree_time(mtime_ns) });
+	return set_attr(m, object,
+			&(struct store_setattr){ .valid = STORE_SET_MTIME,
+						 .mtime = tree_time(mtime_ns) });
 }
 
 int mount_setxattr(struct mount *m, struct tree_ref object, uint64_t value)

@@ -59,11 +59,12 @@ int mount_create(struct mount *mount, struct tree_ref dir, const char *name, mod
 int mount_tmpfile(struct mount *mount, struct tree_ref dir);
 int mount_link(struct mount *mount, struct tree_ref object, struct tree_ref dir, const char *name);
 int mount_remove(struct mount *mount, struct tree_ref dir, const char *name, bool is_dir);
-int mount_rename(struct mount *mount, struct tree_ref old_dir, const char *old_name, struct tree_ref new_dir,
-		 const char *new_name, unsigned flags);
+int mount_rename(struct mount *mount, struct tree_ref old_dir, const char *old_name,
+		 struct tree_ref new_dir, const char *new_name, unsigned flags);
 int mount_write(struct mount *mount, struct tree_ref object, uint64_t offset, uint64_t end);
 int mount_truncate(struct mount *mount, struct tree_ref object, uint64_t size);
-int mount_fallocate(struct mount *mount, struct tree_ref object, int mode, uint64_t offset, uint64_t end);
+int mount_fallocate(struct mount *mount, struct tree_ref object, int mode, uint64_t offset,
+		    uint64_t end);
 int mount_chmod(struct mount *mount, struct tree_ref object, mode_t mode);
 int mount_chown(struct mount *mount, struct tree_ref object, uint32_t uid);
 int mount_utimens(struct mount *mount, struct tree_ref object, uint64_t mtime_ns);

@@ -7,8 +7,8 @@ bool memrocks_is_there(void)
 }
 
 void memrocks_each(const char *name,
-		   void (*call)(void *context, const void *key, size_t key_length, const void *value,
-				size_t value_length),
+		   void (*call)(void *context, const void *key, size_t key_length,
+				const void *value, size_t value_length),
 		   void *context)
 {
 	(void)name;

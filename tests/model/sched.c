@@ -27,7 +27,9 @@
 
 enum state { RUNNABLE, ON_MUTEX, ON_COND, ON_JOIN, ON_SLEEP, DONE };
 
-static const char *const state_names[] = { "runnable", "mutex", "condition", "join", "sleep", "done" };
+static const char *const state_names[] = {
+	"runnable", "mutex", "condition", "join", "sleep", "done"
+};
 
 struct thread {
 	_Atomic uint32_t has_token;
@@ -66,10 +68,12 @@ int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __real_pthread_mutex_trylock(pthread_mutex_t *mutex);
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __real_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
-int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+				  const struct timespec *until);
 int __real_pthread_cond_signal(pthread_cond_t *cond);
 int __real_pthread_cond_broadcast(pthread_cond_t *cond);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *context);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *context);
 int __real_pthread_join(pthread_t thread, void **ret);
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 ssize_t __real_getrandom(void *buffer, size_t size, unsigned flags);
@@ -78,10 +82,12 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+				  const struct timespec *until);
 int __wrap_pthread_cond_signal(pthread_cond_t *cond);
 int __wrap_pthread_cond_broadcast(pthread_cond_t *cond);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *context);
 int __wrap_pthread_join(pthread_t thread, void **ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
@@ -101,7 +107,8 @@ void sched_dump(void)
 
 		fprintf(stderr, "  %-10s %-9s %p", t->name, state_names[t->state], t->waits_for);
 		if (t->deadline_ns != UINT64_MAX)
-			fprintf(stderr, " until %llu ms", (unsigned long long)t->deadline_ns / 1000000);
+			fprintf(stderr, " until %llu ms",
+				(unsigned long long)t->deadline_ns / 1000000);
 		fputc('\n', stderr);
 	}
 }
@@ -161,7 +168,8 @@ bool sched_chance(unsigned of_1000)
 
 static void futex(_Atomic uint32_t *word, int op, uint32_t value)
 {
-	(void)syscall(SYS_futex, word, op, value, NULL, NULL, 0); /* looked at again by the caller */
+	(void)syscall(SYS_futex, word, op, value, NULL, NULL,
+		      0); /* looked at again by the caller */
 }
 
 static void take_token(struct thread *t)
@@ -182,7 +190,8 @@ static void expire(void)
 	for (unsigned i = 0; i < s.count; i++) {
 		struct thread *t = &s.threads[i];
 
-		if (t->state != RUNNABLE && t->state != DONE && t->deadline_ns <= *s.config.clock_ns) {
+		if (t->state != RUNNABLE && t->state != DONE &&
+		    t->deadline_ns <= *s.config.clock_ns) {
 			t->is_timed_out = true;
 			t->state = RUNNABLE;
 			t->deadline_ns = UINT64_MAX;
@@ -197,7 +206,8 @@ static bool jump_to_next_timer(uint64_t within_ns)
 	for (unsigned i = 0; i < s.count; i++)
 		if (s.threads[i].state != DONE && s.threads[i].deadline_ns < next)
 			next = s.threads[i].deadline_ns;
-	if (next == UINT64_MAX || (next > *s.config.clock_ns && next - *s.config.clock_ns > within_ns))
+	if (next == UINT64_MAX ||
+	    (next > *s.config.clock_ns && next - *s.config.clock_ns > within_ns))
 		return false;
 	if (next > *s.config.clock_ns)
 		*s.config.clock_ns = next;
@@ -336,7 +346,8 @@ void sched_point(void)
 
 void sched_sleep_ms(uint64_t ms)
 {
-	struct timespec time = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
+	struct timespec time = { .tv_sec = (time_t)(ms / 1000),
+				 .tv_nsec = (long)(ms % 1000) * 1000000 };
 
 	if (self)
 		block(ON_SLEEP, NULL, *s.config.clock_ns + ms * 1000000);
@@ -444,11 +455,13 @@ int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 	return self ? wait_cond(cond, mutex, UINT64_MAX) : __real_pthread_cond_wait(cond, mutex);
 }
 
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+				  const struct timespec *until)
 {
 	if (!self)
 		return __real_pthread_cond_timedwait(cond, mutex, until);
-	return wait_cond(cond, mutex, (uint64_t)until->tv_sec * 1000000000 + (uint64_t)until->tv_nsec);
+	return wait_cond(cond, mutex,
+			 (uint64_t)until->tv_sec * 1000000000 + (uint64_t)until->tv_nsec);
 }
 
 int __wrap_pthread_cond_signal(pthread_cond_t *cond)
@@ -490,7 +503,8 @@ static void *run_thread(void *context)
 	return ret;
 }
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *context)
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *context)
 {
 	struct thread *t;
 	int r;
@@ -531,7 +545,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 	if (!s.is_on)
 		return __real_clock_gettime(clock, ret);
 	now = *s.config.clock_ns;
-	*ret = (struct timespec){ .tv_sec = (time_t)(now / 1000000000), .tv_nsec = (long)(now % 1000000000) };
+	*ret = (struct timespec){ .tv_sec = (time_t)(now / 1000000000),
+				  .tv_nsec = (long)(now % 1000000000) };
 	return 0;
 }
 

@@ -106,7 +106,8 @@ const struct tree_block *tree_block(const struct tree_inode *inode, uint32_t num
 {
 	unsigned i = block_index(inode, number);
 
-	return i < inode->block_count && inode->blocks[i].number == number ? &inode->blocks[i] : NULL;
+	return i < inode->block_count && inode->blocks[i].number == number ? &inode->blocks[i]
+									   : NULL;
 }
 
 uint64_t tree_cell(const struct tree_inode *inode, uint64_t index)
@@ -179,7 +180,8 @@ static void note_undo(struct tree *t, struct tree_ref object, const struct tree_
 	for (unsigned i = 0; i < t->undo_count; i++) {
 		struct tree_undo *undo = &t->undo[i];
 		bool is_it = undo->object.ino == object.ino &&
-			     undo->object.generation == object.generation && undo->before.number == number;
+			     undo->object.generation == object.generation &&
+			     undo->before.number == number;
 
 		if (is_it && is_stable)
 			continue;
@@ -232,7 +234,8 @@ void tree_lose(struct tree *t, uint64_t (*random)(uint64_t n))
 			uint64_t index = (uint64_t)before->number * BLOCK_CELLS + c;
 
 			if (index < inode->size / CELL_BYTES)
-				(void)put_cell(t, inode, index, before->cells[c]); /* full: a loss as well */
+				(void)put_cell(t, inode, index,
+					       before->cells[c]); /* full: a loss as well */
 		}
 		drop_zero_blocks(inode);
 	}
@@ -327,7 +330,8 @@ static uint64_t ns_of(struct timespec time)
 
 struct timespec tree_time(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000),
+				  .tv_nsec = (long)(ns % 1000000000) };
 }
 
 static int set_attr(struct tree *t, const struct op *op)
@@ -578,7 +582,8 @@ static bool is_below(const struct tree *t, uint32_t ino, uint32_t above)
 	}
 }
 
-static void reparent(struct tree *t, struct tree_inode *inode, struct tree_inode *from, struct tree_inode *to)
+static void reparent(struct tree *t, struct tree_inode *inode, struct tree_inode *from,
+		     struct tree_inode *to)
 {
 	if (!S_ISDIR(inode->mode))
 		return;
@@ -621,7 +626,8 @@ static int rename_name(struct tree *t, const struct op *op)
 		other = &t->inodes[there->ino];
 	if (S_ISDIR(moved->mode) && is_below(t, op->dir2.ino, entry->ino))
 		return -EINVAL;
-	if (op->flags == RENAME_EXCHANGE && S_ISDIR(other->mode) && is_below(t, op->dir.ino, there->ino))
+	if (op->flags == RENAME_EXCHANGE && S_ISDIR(other->mode) &&
+	    is_below(t, op->dir.ino, there->ino))
 		return -EINVAL;
 	if (there && there->ino == entry->ino)
 		return 0; /* two names of one object: nothing happens, as POSIX will have it */
@@ -694,7 +700,8 @@ const char *tree_op_text(const struct op *op, char text[static 160])
 		(void)snprintf(text, 160, "tmpfile");
 		break;
 	case OP_LINK:
-		(void)snprintf(text, 160, "link %u to %u/%s", op->object.ino, op->dir.ino, op->name);
+		(void)snprintf(text, 160, "link %u to %u/%s", op->object.ino, op->dir.ino,
+			       op->name);
 		break;
 	case OP_RENAME:
 		(void)snprintf(text, 160, "rename %u/%s to %u/%s flags %u", op->dir.ino, op->name,
@@ -706,7 +713,8 @@ const char *tree_op_text(const struct op *op, char text[static 160])
 			       op->dir.ino, op->name);
 		break;
 	case OP_SETATTR:
-		(void)snprintf(text, 160, "setattr %u valid %x size %llu mode %o uid %u mtime %llu.%ld",
+		(void)snprintf(text, 160,
+			       "setattr %u valid %x size %llu mode %o uid %u mtime %llu.%ld",
 			       op->object.ino, op->set.valid, (unsigned long long)op->set.size,
 			       op->set.mode, op->set.uid, (unsigned long long)op->set.mtime.tv_sec,
 			       op->set.mtime.tv_nsec);
@@ -717,11 +725,13 @@ const char *tree_op_text(const struct op *op, char text[static 160])
 			       (unsigned long long)op->cells[0], op->is_stable ? " stable" : "");
 		break;
 	case OP_FALLOCATE:
-		(void)snprintf(text, 160, "fallocate %u mode %u [%llu, %llu)", op->object.ino, op->flags,
-			       (unsigned long long)op->offset, (unsigned long long)op->end);
+		(void)snprintf(text, 160, "fallocate %u mode %u [%llu, %llu)", op->object.ino,
+			       op->flags, (unsigned long long)op->offset,
+			       (unsigned long long)op->end);
 		break;
 	case OP_XATTR:
-		(void)snprintf(text, 160, "xattr %u %llu", op->object.ino, (unsigned long long)op->value);
+		(void)snprintf(text, 160, "xattr %u %llu", op->object.ino,
+			       (unsigned long long)op->value);
 		break;
 	case OP_KIND_MAX:
 		text[0] = '\0';

@@ -51,9 +51,9 @@ struct memrocks {
 struct plan {
 	uint64_t seed;
 	/* stores */
-	bool is_local;	    /* the target: no reply is ever lost */
-	bool is_volatile;   /* ... and it has no stable storage */
-	bool can_lose;	    /* the target may restart and lose what was not committed */
+	bool is_local;	  /* the target: no reply is ever lost */
+	bool is_volatile; /* ... and it has no stable storage */
+	bool can_lose;	  /* the target may restart and lose what was not committed */
 	bool has_rename_flags, has_punch_hole;
 	unsigned fail_of_1000, unknown_of_1000, lose_of_1000, read_fail_of_1000;
 	/* migrator */
@@ -63,11 +63,11 @@ struct plan {
 	/* workload */
 	unsigned clients, client_ops, objects, bulk_of_1000;
 	unsigned tmpfile_of_1000, data_of_1000, swap_of_1000; /* of the operations */
-	unsigned think_of_1000; /* pauses between operations */
+	unsigned think_of_1000;				      /* pauses between operations */
 	/* lives */
-	unsigned lives;		/* how many, the last of which ends well */
-	unsigned stop_of_1000;	/* of the others, so many stop cleanly */
-	bool has_gaps;		/* a start after the first compares all; changes happen while it is down */
+	unsigned lives;	       /* how many, the last of which ends well */
+	unsigned stop_of_1000; /* of the others, so many stop cleanly */
+	bool has_gaps; /* a start after the first compares all; changes happen while it is down */
 	bool has_pauses;
 };
 
@@ -79,9 +79,9 @@ struct world {
 	unsigned life;
 	_Atomic uint64_t last_loss_ms;
 	atomic_bool is_target_steady; /* no faults now */
-	bool is_lost; /* the target has forgotten something since its last commit */
+	bool is_lost;		      /* the target has forgotten something since its last commit */
 	bool was_killed;
-	bool has_begun; /* the journal has the first mark of all */
+	bool has_begun;		  /* the journal has the first mark of all */
 	uint64_t landed_until_ns; /* by then all that is late has landed */
 	struct tree tree[SIDE_MAX];
 	struct late late[WORLD_LATE_MAX];
