@@ -1,31 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
+#include <string.h>
 
 #include "journal/journal_internal.h"
 
-enum { INTENTS_MAX = 1024 };
-
-void journal_put_intent(struct journal *journal, const struct intent *intent)
+void journal_put_intents(struct journal *journal, const struct intent *intents, unsigned count)
 {
+	uint8_t record[JOURNAL_INTENTS_OF_RECORD_MAX * BUFFER_BYTES_MAX];
 	struct buffer key, value;
+	size_t length = 0;
 
-	assert(intent->number < INTENTS_MAX);
-	key_u64(&key, intent->number);
-	encode_intent(&value, intent);
-	queue_put(journal, COLUMN_INTENT, &key, value.bytes, value.length);
+	assert(count > 0 && count <= JOURNAL_INTENTS_OF_RECORD_MAX);
+	assert(intents[0].number < JOURNAL_INTENTS_MAX);
+	key_u64(&key, intents[0].number);
+	for (unsigned i = 0; i < count; i++) {
+		assert(intents[i].number == intents[0].number);
+		encode_intent(&value, &intents[i]);
+		memcpy(record + length, value.bytes, value.length);
+		length += value.length;
+	}
+	queue_put(journal, COLUMN_INTENT, &key, record, length);
 }
 
-void journal_delete_intent(struct journal *journal, uint64_t number)
+void journal_delete_intents(struct journal *journal, uint64_t number)
 {
 	struct buffer key;
 
-	assert(number < INTENTS_MAX);
+	assert(number < JOURNAL_INTENTS_MAX);
 	key_u64(&key, number);
 	queue_delete(journal, COLUMN_INTENT, &key);
 }
 
-int journal_intents_each(struct journal *journal,
-			 int (*settle)(void *context, const struct intent *intent), void *context)
+static int delete_now(struct journal *journal, uint64_t number)
+{
+	journal_compose(journal);
+	journal_delete_intents(journal, number);
+	return journal_flush(journal, journal_submit(journal));
+}
+
+int journal_settle_intents(struct journal *journal,
+			   int (*settle)(void *context, const struct intent *intent), void *context)
 {
 	_cleanup_cursor_ struct journal_cursor *cursor = NULL;
 	struct buffer prefix;
@@ -43,9 +57,14 @@ int journal_intents_each(struct journal *journal,
 		r = cursor_next(cursor, &key, &key_length, &value, &value_length);
 		if (r != 0)
 			return r == JOURNAL_E_END ? 0 : r;
-		if (!decode_intent(key, key_length, value, value_length, &intent))
-			return rocks_bad_record(COLUMN_INTENT, key, key_length);
-		r = settle(context, &intent);
+		do {
+			if (!decode_intent(key, key_length, &value, &value_length, &intent))
+				return rocks_bad_record(COLUMN_INTENT, key, key_length);
+			r = settle(context, &intent);
+			if (r < 0)
+				return r;
+		} while (value_length > 0);
+		r = delete_now(journal, intent.number);
 		if (r < 0)
 			return r;
 	}

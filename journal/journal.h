@@ -179,17 +179,25 @@ enum intent_op {
 	INTENT_OP_MAX,
 };
 
+enum {
+	JOURNAL_INTENTS_MAX = 2048, /* records */
+	JOURNAL_INTENTS_OF_RECORD_MAX = 32,
+};
+
 struct intent {
-	uint64_t number; /* unique; given by the caller, below 1024: one slot per worker and step */
+	uint64_t number; /* of its record; given by the caller, below JOURNAL_INTENTS_MAX */
 	enum intent_op op;
 	uint64_t object;
 	struct place place, from;
 };
 
-void journal_put_intent(struct journal *journal, const struct intent *intent); /* composed */
-void journal_delete_intent(struct journal *journal, uint64_t number);	       /* composed */
-/* Calls @settle for each intent found; stops at its first failure and returns it. */
-int journal_intents_each(struct journal *journal,
+/* Composed. One record of all @intents, which have its number and replace what it held;
+ * at most JOURNAL_INTENTS_OF_RECORD_MAX. */
+void journal_put_intents(struct journal *journal, const struct intent *intents, unsigned count);
+void journal_delete_intents(struct journal *journal, uint64_t number); /* composed */
+/* Calls @settle for each intent found, and deletes each record of which all are settled;
+ * stops at the first failure and returns it. After a crash some may come again. */
+int journal_settle_intents(struct journal *journal,
 			 int (*settle)(void *context, const struct intent *intent),
 			 void *context) MUST_CHECK;
 

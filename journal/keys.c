@@ -344,10 +344,10 @@ void encode_intent(struct buffer *value, const struct intent *intent)
 	put_place(value, &intent->from, intent_has_from(intent->op));
 }
 
-bool decode_intent(const void *key, size_t key_length, const void *value, size_t value_length,
+bool decode_intent(const void *key, size_t key_length, const void **value, size_t *value_length,
 		   struct intent *ret_intent)
 {
-	struct reader reader = { .at = value, .left = value_length };
+	struct reader reader = { .at = *value, .left = *value_length };
 
 	if (!decode_u64(key, key_length, &ret_intent->number))
 		return false;
@@ -355,7 +355,9 @@ bool decode_intent(const void *key, size_t key_length, const void *value, size_t
 	ret_intent->object = get_u64(&reader);
 	get_place(&reader, &ret_intent->place);
 	get_place(&reader, &ret_intent->from);
-	return is_read(&reader) && ret_intent->op < INTENT_OP_MAX &&
+	*value = reader.at;
+	*value_length = reader.left;
+	return !reader.is_bad && ret_intent->op < INTENT_OP_MAX &&
 	       ret_intent->place.name[0] != '\0' &&
 	       (ret_intent->from.name[0] != '\0') == intent_has_from(ret_intent->op);
 }

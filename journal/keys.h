@@ -67,6 +67,8 @@ bool decode_object(const void *bytes, size_t length, uint64_t id,
 		   struct object *ret_object) MUST_CHECK;
 void encode_synced(struct buffer *value, const struct synced *synced);
 bool decode_synced(const void *bytes, size_t length, struct synced *ret_synced) MUST_CHECK;
+/* One of the intents of a record, which follow each other. */
 void encode_intent(struct buffer *value, const struct intent *intent);
-bool decode_intent(const void *key, size_t key_length, const void *value, size_t value_length,
+/* Takes the next one from *@value, of which *@value_length bytes are left. */
+bool decode_intent(const void *key, size_t key_length, const void **value, size_t *value_length,
 		   struct intent *ret_intent) MUST_CHECK;

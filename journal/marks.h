@@ -115,6 +115,7 @@ struct marks_task {
 	uint64_t object; /* SCAN, NAME: the directory */
 	char name[JOURNAL_NAME_MAX + 1];
 	bool is_compare; /* SCAN: after a gap */
+	bool is_of_before; /* SCAN: names that it listed before may be marked by it alone */
 	/* DATA and OBJECT: the claimed ranges in ascending order, the tail last. Of an
 	 * object claimed whole there is one, [0, infinity). An OBJECT task may have none
 	 * (attr only), and a tail that ends where a truncate in flight begins. */
@@ -185,6 +186,8 @@ void marks_keep_locked(struct marks *marks, struct marks_task *task, enum marks_
 void marks_drop_object_locked(struct marks *marks, uint64_t object);
 
 void marks_put_name_locked(struct marks *marks, uint64_t dir, const char *name);
+/* The same of a name that the claimed scan @task has listed: nothing to flush. */
+void marks_put_scanned_name_locked(struct marks *marks, const struct marks_task *task, const char *name);
 void marks_put_scan_locked(struct marks *marks, uint64_t dir, bool is_compare);
 void marks_put_attr_locked(struct marks *marks, uint64_t object);
 /* Puts the whole-object mark; @is_virgin: the passive side was created empty just now. */

@@ -52,6 +52,7 @@ static uint64_t simple_mark(struct marks *m, struct entry *e)
 	if (e->is_marked)
 		return e->batch;
 	marks_set_marked(m, e, true);
+	marks_release_scan(m, e);
 	marks_simple_put(m, e);
 	return e->batch;
 }

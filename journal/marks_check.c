@@ -4,7 +4,7 @@
 #include "journal/marks_internal.h"
 
 static uint64_t dirty_blocks, tail_bytes;
-static size_t marked[MARKS_KIND_MAX], count[MARKS_KIND_MAX], dirs;
+static size_t marked[MARKS_KIND_MAX], count[MARKS_KIND_MAX], dirs, held;
 
 static void check_group(const struct object_entry *o, const struct group *g)
 {
@@ -77,6 +77,16 @@ static void check_object(struct object_entry *o)
 	check_writers(o);
 }
 
+/* The scan of the name's directory has a record, or is spilled. */
+static void check_covered(struct marks *m, const struct entry *e)
+{
+	const struct entry *s = marks_find(m, MARKS_SCAN, e->id, NULL);
+
+	assert(e->is_marked);
+	assert(name_of((struct entry *)e)->dir->covered > 0);
+	assert(s ? s->is_marked || s->is_held : m->spill[MARKS_SCAN].is_active);
+}
+
 static void check_entry(struct marks *m, struct entry *e)
 {
 	count[e->kind]++;
@@ -92,7 +102,14 @@ static void check_entry(struct marks *m, struct entry *e)
 		assert(e->is_marked || e->writers > 0 || e->is_claimed || object_of(e)->names > 0);
 		return;
 	}
-	assert(e->is_marked || e->is_claimed || e->writers > 0);
+	assert(e->is_marked || e->is_claimed || e->writers > 0 || e->is_held);
+	if (e->is_held) {
+		held++;
+		assert(e->kind == MARKS_SCAN && !e->is_marked);
+		assert(object_of(marks_find(m, MARKS_OBJECT, e->id, NULL))->covered > 0);
+	}
+	if (e->is_covered)
+		check_covered(m, e);
 	if (e->is_claimed)
 		assert(e->writers == 0 || e->is_redirtied);
 	if (e->kind == MARKS_NAME)
@@ -103,7 +120,7 @@ void marks_check(struct marks *m)
 {
 	pthread_mutex_lock(&m->lock);
 	dirty_blocks = tail_bytes = 0;
-	dirs = 0;
+	dirs = held = 0;
 	for (unsigned kind = 0; kind < MARKS_KIND_MAX; kind++)
 		marked[kind] = count[kind] = 0;
 	marks_table_each(m, check_entry);
@@ -112,6 +129,7 @@ void marks_check(struct marks *m)
 		assert(count[kind] == m->count[kind]);
 	}
 	assert(dirs == m->dirs);
+	assert(held == m->held);
 	assert(dirty_blocks == m->dirty_blocks);
 	assert(tail_bytes == m->tail_bytes);
 	pthread_mutex_unlock(&m->lock);

@@ -161,6 +161,9 @@ struct entry {
 	bool is_claimed : 1;
 	bool is_redirtied : 1; /* SCAN, NAME */
 	bool is_compare : 1;   /* SCAN */
+	bool is_of_before : 1; /* SCAN: marked by a run before, which may have listed a part */
+	bool is_held : 1;      /* SCAN: not marked, but its record covers names */
+	bool is_covered : 1;   /* NAME: by its directory's scan, see marks_cover.c */
 	bool has_own : 1;      /* OBJECT: attr has its own record */
 	bool is_unpaired : 1;  /* OBJECT: parked */
 	bool is_paired : 1;    /* OBJECT: a pair was made during the claim */
@@ -193,7 +196,7 @@ struct object_entry {
 	uint64_t tail_batch;
 	struct marks_item *writers; /* DATA changes in flight */
 	struct claim *claim;	    /* the OBJECT task's */
-	uint32_t data_claims, names;
+	uint32_t data_claims, names, covered; /* covered: of names */
 	uint64_t bulk_end; /* bytes; 0: not bulk */
 	uint64_t size_hint;
 };
@@ -295,6 +298,7 @@ struct marks {
 	size_t count[MARKS_KIND_MAX], marked[MARKS_KIND_MAX];
 	size_t dirs; /* object entries with names: these hold them in memory */
 	size_t compare_count; /* scans in compare mode */
+	size_t held;	      /* scans that only cover names */
 	size_t claimed, resting_count;
 	uint64_t dirty_blocks, tail_bytes;
 	uint64_t dirtied_bytes, cleared_bytes, cleared_objects, cleared_names;
@@ -434,6 +438,15 @@ bool marks_spill_refill(struct marks *m, unsigned kinds);
 /* When to try again, if there is something spilled of @kinds; UINT64_MAX. */
 uint64_t marks_spill_due(const struct marks *m, unsigned kinds);
 void marks_spill_done(struct marks *m);
+
+/* ---- marks_cover.c ------------------------------------------------------- */
+
+/* The covered name @e is so no more: its mark is cleared, or has a record. */
+void marks_uncover(struct marks *m, struct entry *e);
+/* The scan @s has its mark cleared: its record goes, or covers names still. */
+void marks_end_scan(struct marks *m, struct entry *s);
+/* The scan @s is no longer held, and its record is somebody else's. */
+void marks_release_scan(struct marks *m, struct entry *s);
 
 /* ---- marks_check.c ------------------------------------------------------- */
 

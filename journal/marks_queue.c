@@ -193,7 +193,7 @@ static void place(struct marks *m, struct entry *e)
 
 void marks_settle(struct marks *m, struct entry *e)
 {
-	bool is_held = e->is_marked || e->writers > 0 || e->is_claimed;
+	bool is_held = e->is_marked || e->writers > 0 || e->is_claimed || e->is_held;
 
 	if (e->kind == MARKS_OBJECT)
 		is_held |= object_of(e)->names > 0;

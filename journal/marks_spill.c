@@ -28,11 +28,18 @@ static size_t limit_of(const struct marks *m, enum marks_kind kind)
 	}
 }
 
-/* What counts against the limit. Not directories that names hold: they have the names'
- * limit, and if they took all the room, objects that those names wait for would have none. */
+/* What counts against the limit. Not what names hold, directories and their scans: they have
+ * the names' limit, and if they took all the room, what those names wait for would have none. */
 static size_t counted(const struct marks *m, enum marks_kind kind)
 {
-	return kind == MARKS_OBJECT ? m->count[kind] - m->dirs : m->count[kind];
+	switch (kind) {
+	case MARKS_OBJECT:
+		return m->count[kind] - m->dirs;
+	case MARKS_SCAN:
+		return m->count[kind] - m->held;
+	default:
+		return m->count[kind];
+	}
 }
 
 bool marks_is_over(const struct marks *m, enum marks_kind kind)
@@ -57,6 +64,10 @@ bool marks_spill_out(struct marks *m, struct entry *e)
 		marks_data_drop(m, object_of(e), /* is_recorded= */ true);
 	}
 	marks_queue_remove(m, e);
+	if (e->is_covered) {
+		marks_simple_put(m, e);
+		marks_uncover(m, e);
+	}
 	marks_set_marked(m, e, false);
 	marks_spill_note(m, e->kind);
 	marks_entry_free(m, e);
@@ -147,6 +158,7 @@ static void insert_simple(struct marks *m, struct entry *e, uint64_t value, bool
 	marks_set_marked(m, e, true);
 	if (e->kind == MARKS_SCAN)
 		marks_set_compare(m, e, value != 0 || (!is_sure && is_outdated(m, MARKS_SCAN)));
+	e->is_of_before = e->kind == MARKS_SCAN;
 	if (!is_sure)
 		marks_simple_put(m, e);
 }

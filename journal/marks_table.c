@@ -178,7 +178,7 @@ void marks_entry_free(struct marks *m, struct entry *e)
 
 	assert(e->queue == QUEUE_NONE);
 	assert(e->writers == 0);
-	assert(!e->is_marked);
+	assert(!e->is_marked && !e->is_covered && !e->is_held);
 
 	while (*link != e)
 		link = &(*link)->hash_next;

@@ -23,6 +23,7 @@ static int take_simple(struct marks *m, struct entry *e, struct marks_task *task
 	task->kind = e->kind;
 	task->object = e->id;
 	task->is_compare = e->is_compare;
+	task->is_of_before = e->is_of_before;
 	task->attempts = e->attempts;
 	task->entry = e;
 	if (e->kind == MARKS_NAME)
@@ -194,16 +195,18 @@ static bool simple_end(struct marks *m, struct entry *e, bool is_clear)
 	assert(e->writers == 0 || e->is_redirtied || !e->is_marked);
 	if (!is_clear || e->is_redirtied)
 		return false;
-	if (e->is_marked) {
-		if (e->kind == MARKS_NAME) {
+	if (e->is_marked && e->kind == MARKS_SCAN) {
+		marks_end_scan(m, e);
+	} else if (e->is_marked) {
+		if (e->is_covered)
+			marks_uncover(m, e);
+		else
 			marks_delete(m, JOURNAL_MARK_NAME, e->id, 0, name_of(e));
-			m->cleared_names++;
-		} else {
-			marks_delete(m, JOURNAL_MARK_SCAN, e->id, 0, NULL);
-		}
+		m->cleared_names++;
 	}
 	marks_set_marked(m, e, false);
 	marks_set_compare(m, e, false);
+	e->is_of_before = false;
 	return true;
 }
 
@@ -330,9 +333,10 @@ void marks_drop_object_locked(struct marks *m, uint64_t object)
 	}
 
 	e = marks_find(m, MARKS_SCAN, object, NULL);
-	if (e || m->spill[MARKS_SCAN].is_active)
+	if (!e && m->spill[MARKS_SCAN].is_active)
 		marks_delete(m, JOURNAL_MARK_SCAN, object, 0, NULL);
 	if (e) {
+		marks_end_scan(m, e);
 		marks_set_marked(m, e, false);
 		marks_queue_remove(m, e);
 		marks_settle(m, e);

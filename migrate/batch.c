@@ -21,7 +21,7 @@ struct batch_name {
 	struct object dir;
 	struct look x;
 	struct object paired;
-	struct intent intent;
+	struct intent *intent; /* if it is eligible */
 	struct locator created;
 	struct store_file *file; /* of what was created, or NULL */
 	uint64_t seq; /* of x.object's record, when it was seen for the first time; 0 */
@@ -33,6 +33,7 @@ struct batch {
 	struct batch_name names[MIGRATE_BATCH_MAX];
 	unsigned count;
 	struct batch_name *creates[MIGRATE_BATCH_MAX]; /* by ascending object id */
+	struct intent intents[MIGRATE_BATCH_MAX];      /* of creates, in one record */
 	unsigned create_count;
 };
 
@@ -94,12 +95,12 @@ static int compare_ids(const void *a, const void *b)
  * not there was of an object that has died. */
 static bool is_unpaired_still(struct migrate *m, const struct batch_name *n)
 {
-	/* Before the record: what is flushed by then is there, or has been forgotten. */
-	bool is_flushed = journal_flushed(m->config.journal) >= n->seq;
 	struct object object;
-	int r = journal_object_get(m->config.journal, n->x.id, &object);
 
-	return (r == JOURNAL_E_NONE && !is_flushed) || (r == 0 && locator_is_null(&object.locator[m->to]));
+	if (journal_flushed(m->config.journal) < n->seq)
+		return true;
+	return journal_object_get(m->config.journal, n->x.id, &object) == 0 &&
+	       locator_is_null(&object.locator[m->to]);
 }
 
 static void lock_eligible(struct migrate *m, struct batch *b)
@@ -124,23 +125,29 @@ static void lock_eligible(struct migrate *m, struct batch *b)
 	b->create_count = count;
 }
 
+static uint64_t intent_number(const struct worker *worker, unsigned i)
+{
+	return (uint64_t)worker->index * MIGRATE_BATCH_MAX + i;
+}
+
 static void announce(struct worker *worker, struct batch *b)
 {
 	struct journal *journal = worker->migrate->config.journal;
 	int r;
 
-	journal_compose(journal);
 	for (unsigned i = 0; i < b->create_count; i++) {
 		struct batch_name *n = b->creates[i];
 
-		n->intent.number = (uint64_t)worker->index * MIGRATE_BATCH_MAX + i;
-		n->intent.op = INTENT_CREATE;
-		n->intent.object = n->x.id;
-		n->intent.place.dir = n->task.object;
-		memcpy(n->intent.place.name, n->task.name, sizeof(n->intent.place.name));
-		n->intent.from = n->intent.place; /* not used by a CREATE */
-		journal_put_intent(journal, &n->intent);
+		n->intent = &b->intents[i];
+		n->intent->number = intent_number(worker, 0);
+		n->intent->op = INTENT_CREATE;
+		n->intent->object = n->x.id;
+		n->intent->place.dir = n->task.object;
+		memcpy(n->intent->place.name, n->task.name, sizeof(n->intent->place.name));
+		n->intent->from = n->intent->place; /* not used by a CREATE */
 	}
+	journal_compose(journal);
+	journal_put_intents(journal, b->intents, b->create_count);
 	r = journal_flush(journal, journal_submit(journal));
 	for (unsigned i = 0; i < b->create_count; i++) {
 		b->creates[i]->result = r;
@@ -154,7 +161,7 @@ static void create(struct migrate *m, struct batch *b)
 		struct batch_name *n = b->creates[i];
 
 		if (n->result == 0)
-			n->result = step_perform_create(m, &n->intent, &n->x, &n->dir.locator[m->to],
+			n->result = step_perform_create(m, n->intent, &n->x, &n->dir.locator[m->to],
 							&n->created, &n->file);
 	}
 }
@@ -162,14 +169,11 @@ static void create(struct migrate *m, struct batch *b)
 static void record_locked(struct migrate *m, struct batch_name *n)
 {
 	n->object = MARKS_TASK_NULL;
-	if (n->result == STORE_E_UNKNOWN)
-		return;
-	journal_delete_intent(m->config.journal, n->intent.number);
 	if (n->result != 0)
 		return;
 	n->paired = n->x.object;
 	n->paired.locator[m->to] = n->created;
-	step_record_create_locked(m, &n->intent, &n->x.object, &n->created, &n->x.attr);
+	step_record_create_locked(m, n->intent, &n->x.object, &n->created, &n->x.attr);
 	step_touched_dir_locked(m, n->task.object);
 	marks_count_target_change_locked(m->config.marks);
 	/* Claimed as long as it is nobody else's: its data comes next. */
@@ -179,11 +183,27 @@ static void record_locked(struct migrate *m, struct batch_name *n)
 	}
 }
 
-static void record(struct migrate *m, struct batch *b)
+/* Ends the common record. What may still happen goes on in records of its own. */
+static void end_intents_locked(struct worker *worker, struct batch *b)
 {
+	struct journal *journal = worker->migrate->config.journal;
+
+	journal_delete_intents(journal, intent_number(worker, 0));
+	for (unsigned i = 0; i < b->create_count; i++) {
+		if (b->creates[i]->result != STORE_E_UNKNOWN)
+			continue;
+		b->intents[i].number = intent_number(worker, i);
+		journal_put_intents(journal, &b->intents[i], 1);
+	}
+}
+
+static void record(struct worker *worker, struct batch *b)
+{
+	struct migrate *m = worker->migrate;
 	int r;
 
 	marks_lock(m->config.marks);
+	end_intents_locked(worker, b);
 	for (unsigned i = 0; i < b->create_count; i++)
 		record_locked(m, b->creates[i]);
 	r = journal_flush(m->config.journal, marks_unlock(m->config.marks));
@@ -191,7 +211,7 @@ static void record(struct migrate *m, struct batch *b)
 		struct batch_name *n = b->creates[i];
 
 		if (n->result == STORE_E_UNKNOWN)
-			n->result = step_resolve(m, &n->intent, &n->x.object);
+			n->result = step_resolve(m, n->intent, &n->x.object);
 		else if (n->result == 0)
 			n->result = r;
 		placelock_unlock(&m->placelock, n->x.id, 0);
@@ -230,7 +250,7 @@ void batch_work(struct worker *worker, struct marks_task *first)
 	if (b->create_count > 0) {
 		announce(worker, b);
 		create(m, b);
-		record(m, b);
+		record(worker, b);
 	}
 	for (unsigned i = 0; i < b->create_count; i++)
 		finish(worker, b->creates[i]);

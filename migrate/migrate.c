@@ -178,7 +178,7 @@ static int settle_one(void *context, const struct intent *intent)
 
 static int settle(struct migrate *m)
 {
-	int r = journal_intents_each(m->config.journal, settle_one, m);
+	int r = journal_settle_intents(m->config.journal, settle_one, m);
 
 	if (r == 0)
 		m->is_settled = true;

@@ -22,7 +22,7 @@
 
 enum {
 	MIGRATE_WORKERS_MAX = 64,
-	MIGRATE_BATCH_MAX = 16, /* names that one worker creates together; each has an intent's number */
+	MIGRATE_BATCH_MAX = JOURNAL_INTENTS_OF_RECORD_MAX, /* names that one worker creates together */
 	MIGRATE_OBJECT_BYTES_MAX = 4 << 20, /* more is given out as data tasks first */
 	MIGRATE_COPY_BYTES = 1 << 20,	    /* one read and write */
 	MIGRATE_XATTR_BYTES_MAX = 64 << 10, /* of one value, and of a list: the kernel's own limit */

@@ -22,7 +22,8 @@ struct scan {
 	struct marks_task *task;
 	struct object dir;
 	bool is_dead;  /* the source has it no more: nothing is listed */
-	bool is_fresh; /* made by this migrator and never equal yet: all its shadow is of late */
+	/* Made by this run and never equal yet: what is in its shadow, this scan has listed. */
+	bool is_fresh;
 	unsigned count;
 	char names[SCAN_BATCH][JOURNAL_NAME_MAX + 1];
 };
@@ -49,9 +50,10 @@ static int flush_names(struct scan *s)
 	} while (changes != marks_target_changes(s->m->config.marks));
 	marks_lock(s->m->config.marks);
 	for (unsigned i = 0; i < s->count; i++)
-		marks_put_name_locked(s->m->config.marks, s->task->object, s->names[i]);
+		marks_put_scanned_name_locked(s->m->config.marks, s->task, s->names[i]);
 	s->count = 0;
-	return journal_flush(s->m->config.journal, marks_unlock(s->m->config.marks));
+	(void)marks_unlock(s->m->config.marks); /* they are there before the scan's mark goes */
+	return 0;
 }
 
 static int add_name(struct scan *s, const char *name)
@@ -189,7 +191,7 @@ static int scan_dir(struct scan *s)
 	r = journal_synced_get(s->m->config.journal, s->task->object, &synced);
 	if (r < 0)
 		return r;
-	s->is_fresh = r == JOURNAL_E_NONE || synced.mode == 0;
+	s->is_fresh = (r == JOURNAL_E_NONE || synced.mode == 0) && !s->task->is_of_before;
 
 	if (!s->is_dead) {
 		r = list_source(s);

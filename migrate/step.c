@@ -37,6 +37,11 @@ static int target_dir(struct migrate *m, uint64_t dir, struct locator *ret_locat
 	return 0;
 }
 
+/* By this run: the step ends its intent's record. By one before, which may have announced
+ * several in one record: that ends when all are settled, and what is settled already may be
+ * settled again. */
+enum announced { ANNOUNCED_NOW, ANNOUNCED_BEFORE };
+
 /* ---- record ------------------------------------------------------------------ */
 
 void step_touched_dir_locked(struct migrate *m, uint64_t dir)
@@ -98,7 +103,7 @@ static void record_remove_locked(struct migrate *m, const struct intent *intent,
 /* The batch after the operation. @created: the locator of what a CREATE made; @attr: the
  * source's, as it was created after just now, or NULL when that is not known. */
 static int record(struct migrate *m, const struct intent *intent, const struct object *object,
-		  const struct locator *created, const struct store_attr *attr)
+		  const struct locator *created, const struct store_attr *attr, enum announced announced)
 {
 	struct place other;
 	bool is_last = false;
@@ -133,7 +138,8 @@ static int record(struct migrate *m, const struct intent *intent, const struct o
 	}
 	step_touched_dir_locked(m, intent->place.dir);
 	marks_count_target_change_locked(m->config.marks);
-	journal_delete_intent(m->config.journal, intent->number);
+	if (announced == ANNOUNCED_NOW)
+		journal_delete_intents(m->config.journal, intent->number);
 	return journal_flush(m->config.journal, marks_unlock(m->config.marks));
 }
 
@@ -143,9 +149,9 @@ int step_perform_create(struct migrate *m, const struct intent *intent, const st
 			const struct locator *dir, struct locator *ret_created,
 			struct store_file **ret_file)
 {
-	/* Wide permissions come last, with the ACL: copying must not widen access. */
+	/* Permissions come last, with the ACL: copying must not widen access. */
 	struct store_new new = {
-		.mode = (look->attr.mode & S_IFMT) | (S_ISDIR(look->attr.mode) ? 0700 : 0600),
+		.mode = look->attr.mode & S_IFMT,
 		.rdev = look->attr.rdev,
 		.uid = look->attr.uid,
 		.gid = look->attr.gid,
@@ -265,13 +271,11 @@ static int perform(struct migrate *m, const struct intent *intent, const struct 
 static bool is_ours(struct migrate *m, const struct intent *intent, const struct object *object,
 		    const struct locator *found, const struct store_attr *attr)
 {
-	mode_t created = S_ISDIR(object->type) ? 0700 : 0600, mode = attr->mode & 07777 & ~(mode_t)S_ISGID;
-
 	if (intent->op != INTENT_CREATE)
 		return locator_equal(found, &object->locator[m->to]);
 	if (S_ISLNK(object->type))
 		return S_ISLNK(attr->mode);
-	return (attr->mode & S_IFMT) == object->type && (mode == created || mode == 0) &&
+	return (attr->mode & S_IFMT) == object->type && (attr->mode & 07777 & ~(mode_t)S_ISGID) == 0 &&
 	       (!S_ISREG(object->type) || attr->size == 0);
 }
 
@@ -299,11 +303,12 @@ static int happened(struct migrate *m, const struct intent *intent, const struct
 static int take_back(struct migrate *m, const struct intent *intent)
 {
 	marks_lock(m->config.marks);
-	journal_delete_intent(m->config.journal, intent->number);
+	journal_delete_intents(m->config.journal, intent->number);
 	return journal_flush(m->config.journal, marks_unlock(m->config.marks));
 }
 
-static int settle(struct migrate *m, const struct intent *intent, const struct object *object)
+static int settle(struct migrate *m, const struct intent *intent, const struct object *object,
+		  enum announced announced)
 {
 	struct locator found = LOCATOR_NULL;
 	int r;
@@ -311,11 +316,11 @@ static int settle(struct migrate *m, const struct intent *intent, const struct o
 	r = happened(m, intent, object, &found);
 	if (r < 0)
 		return r;
-	if (r == 0) {
+	if (r == 0 && announced == ANNOUNCED_NOW)
 		r = take_back(m, intent);
+	if (r <= 0)
 		return r < 0 ? r : MIGRATE_E_AGAIN;
-	}
-	return record(m, intent, object, &found, NULL);
+	return record(m, intent, object, &found, NULL, announced);
 }
 
 int step_settle(struct migrate *m, const struct intent *intent)
@@ -326,7 +331,9 @@ int step_settle(struct migrate *m, const struct intent *intent)
 	r = journal_object_get(m->config.journal, intent->object, &object);
 	if (r < 0)
 		return r;
-	r = r == JOURNAL_E_NONE ? take_back(m, intent) : settle(m, intent, &object);
+	if (r == JOURNAL_E_NONE)
+		return 0;
+	r = settle(m, intent, &object, ANNOUNCED_BEFORE);
 	return r == MIGRATE_E_AGAIN ? 0 : r;
 }
 
@@ -339,7 +346,7 @@ int step_resolve(struct migrate *m, const struct intent *intent, const struct ob
 		while (migrate_suspects_until(m))
 			if (migrate_sleep(m, migrate_suspects_until(m)))
 				return MIGRATE_E_STOPPING;
-		r = settle(m, intent, object);
+		r = settle(m, intent, object, ANNOUNCED_NOW);
 		if (r >= 0 || journal_is_failed(m->config.journal))
 			return r;
 		migrate_report(m, r, "see what became of the name", intent->place.dir, intent->place.name);
@@ -367,7 +374,7 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 	assert((intent->op == INTENT_CREATE) == locator_is_null(&object.locator[m->to]));
 
 	journal_compose(m->config.journal);
-	journal_put_intent(m->config.journal, intent);
+	journal_put_intents(m->config.journal, intent, 1);
 	r = journal_flush(m->config.journal, journal_submit(m->config.journal));
 	if (r < 0)
 		return r;
@@ -388,5 +395,5 @@ int step_run(struct worker *worker, struct intent *intent, const struct look *lo
 		/* None of these operations replaces a name; only a removal says so of a directory. */
 		return r == -EEXIST && intent->op != INTENT_REMOVE ? MIGRATE_E_FOREIGN : r;
 	}
-	return record(m, intent, &object, &created, look ? &look->attr : NULL);
+	return record(m, intent, &object, &created, look ? &look->attr : NULL, ANNOUNCED_NOW);
 }

@@ -108,6 +108,8 @@ static int make_exact(struct posix_store *store, int fd, const struct store_new 
 		if (r < 0)
 			return r;
 	}
+	if (S_ISREG(new->mode) && (new->mode & 07777) == 0)
+		return 0; /* as it was made */
 	return posix_chmod_fd(fd, is_path, new->mode);
 }
 

@@ -14,7 +14,7 @@
 
 /* ---- the journal as it is on disk ----------------------------------------- */
 
-enum { OBJECTS_MAX = 1024, MARKS_MAX = 2048, INTENTS_MAX = 64 };
+enum { OBJECTS_MAX = 1024, MARKS_MAX = 2048, INTENTS_MAX = 256 };
 
 struct known {
 	uint64_t id;
@@ -76,9 +76,11 @@ static void load_intent(void *context, const void *key, size_t key_length, const
 			size_t value_length)
 {
 	(void)context;
-	assert(j.intent_count < INTENTS_MAX);
-	if (!decode_intent(key, key_length, value, value_length, &j.intents[j.intent_count++]))
-		sched_fail("an intent's record cannot be read");
+	do {
+		assert(j.intent_count < INTENTS_MAX);
+		if (!decode_intent(key, key_length, &value, &value_length, &j.intents[j.intent_count++]))
+			sched_fail("an intent's record cannot be read");
+	} while (value_length > 0);
 }
 
 static void load(void)
@@ -533,7 +535,7 @@ static void expect_no_marks(struct journal *journal)
 				(long long)mark.number);
 		cursor = journal_cursor_close(cursor);
 	}
-	r = journal_intents_each(journal, refuse_intent, NULL);
+	r = journal_settle_intents(journal, refuse_intent, NULL);
 	if (r != 0)
 		sched_fail("cannot read the intents");
 }

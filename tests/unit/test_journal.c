@@ -576,24 +576,46 @@ static int count_intent(void *context, const struct intent *intent)
 	return 0;
 }
 
-static void intents_are_found_until_deleted(void **state)
+static void intents_are_found_until_settled(void **state)
+{
+	struct intent intent = { .op = INTENT_REMOVE, .object = 20, .place = { 10, "x" } };
+	struct intent several[] = { intent, intent, intent };
+	struct journal *journal = *state;
+	uint64_t sum = 0;
+
+	journal_compose(journal);
+	for (intent.number = 1; intent.number <= 4; intent.number++)
+		journal_put_intents(journal, &intent, 1);
+	journal_delete_intents(journal, 3);
+	for (unsigned i = 0; i < 3; i++)
+		several[i].number = 7;
+	journal_put_intents(journal, several, 3);
+	assert_int_equal(journal_flush(journal, journal_submit(journal)), 0);
+	reopen(state);
+	journal = *state;
+	assert_int_equal(journal_settle_intents(journal, count_intent, &sum), 0);
+	assert_int_equal(sum, 1 + 2 + 4 + 3 * 7);
+	sum = 0;
+	assert_int_equal(journal_settle_intents(journal, count_intent, &sum), 0);
+	assert_int_equal(sum, 0);
+}
+
+/* Method: the second record of three is not settled. */
+static void intents_not_settled_are_found_again(void **state)
 {
 	struct intent intent = { .op = INTENT_REMOVE, .object = 20, .place = { 10, "x" } };
 	struct journal *journal = *state;
 	uint64_t sum = 0;
 
 	journal_compose(journal);
-	for (intent.number = 1; intent.number <= 4; intent.number++)
-		journal_put_intent(journal, &intent);
-	journal_delete_intent(journal, 3);
+	for (intent.number = 12; intent.number <= 14; intent.number++)
+		journal_put_intents(journal, &intent, 1);
 	assert_int_equal(journal_flush(journal, journal_submit(journal)), 0);
-	reopen(state);
-	journal = *state;
-	assert_int_equal(journal_intents_each(journal, count_intent, &sum), 0);
-	assert_int_equal(sum, 1 + 2 + 4);
-	intent.number = 13;
-	FLUSHED(journal, journal_put_intent(journal, &intent));
-	assert_int_equal(journal_intents_each(journal, count_intent, &sum), -ECANCELED);
+	assert_int_equal(journal_settle_intents(journal, count_intent, &sum), -ECANCELED);
+	assert_int_equal(sum, 12);
+	FLUSHED(journal, journal_delete_intents(journal, 13));
+	assert_int_equal(journal_settle_intents(journal, count_intent, &sum), 0);
+	assert_int_equal(sum, 12 + 14);
 }
 
 static unsigned count_marks(struct journal *journal, enum journal_mark_kind kind, uint64_t *ret_sum)
@@ -884,7 +906,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(the_shadow_lists_a_directory_in_order, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_cursor_misses_nothing_that_stays, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(places_are_found_by_object, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(intents_are_found_until_deleted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(intents_are_found_until_settled, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(intents_not_settled_are_found_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(marks_are_listed_by_kind, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(numbers_are_kept, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_threads_compose_and_flush, set_up, tear_down),

@@ -52,7 +52,7 @@ static int write_batch(struct journal *journal, uint64_t i)
 	journal_put_object(journal, &object, &old);
 	journal_put_synced(journal, id, &synced);
 	journal_put_shadow(journal, 3, name, id);
-	journal_put_intent(journal, &intent);
+	journal_put_intents(journal, &intent, 1);
 	journal_put_mark(journal, &mark);
 	journal_put_number(journal, "last", i);
 	return journal_flush(journal, journal_submit(journal));
@@ -193,7 +193,7 @@ static uint64_t assert_prefix(struct journal *journal)
 	}
 	journal_cursor_close(cursor);
 	assert_int_equal(marks, last);
-	assert_int_equal(journal_intents_each(journal, check_intent, &last), 0);
+	assert_int_equal(journal_settle_intents(journal, check_intent, &last), 0);
 	return last;
 }
 

@@ -109,6 +109,8 @@ static void intents_survive_encoding(void **state)
 	struct intent intent = { .number = 9, .object = 12, .place = { 3, "to" }, .from = { 4, "of" } };
 	struct intent found;
 	struct buffer key, value;
+	const void *at;
+	size_t left;
 
 	(void)state;
 	key_u64(&key, intent.number);
@@ -117,7 +119,10 @@ static void intents_survive_encoding(void **state)
 
 		intent.op = (enum intent_op)op;
 		encode_intent(&value, &intent);
-		assert_true(decode_intent(key.bytes, key.length, value.bytes, value.length, &found));
+		at = value.bytes;
+		left = value.length;
+		assert_true(decode_intent(key.bytes, key.length, &at, &left, &found));
+		assert_int_equal(left, 0);
 		assert_int_equal(found.number, 9);
 		assert_int_equal(found.op, op);
 		assert_int_equal(found.object, 12);
@@ -136,10 +141,12 @@ static bool any_decoder_takes(const uint8_t *bytes, size_t length)
 	struct intent intent;
 	struct place place;
 	char name[JOURNAL_NAME_MAX + 1];
+	const void *at = bytes;
+	size_t left = length;
 	uint64_t number;
 
 	return decode_object(bytes, length, 1, &object) | decode_synced(bytes, length, &synced) |
-	       decode_intent("12345678", 8, bytes, length, &intent) |
+	       decode_intent("12345678", 8, &at, &left, &intent) |
 	       decode_mark(bytes, length, "12345678", 8, &mark) |
 	       decode_shadow_key(bytes, length, &number, name) |
 	       decode_place_key(bytes, length, &number, &place) |
@@ -163,8 +170,12 @@ static void cut_and_lengthened_values_are_refused(void **state)
 	for (size_t length = 0; length < value.length + 2; length++)
 		assert_int_equal(decode_synced(value.bytes, length, &synced), length == value.length);
 	encode_intent(&value, &intent);
-	for (size_t length = 0; length < value.length; length++)
-		assert_false(decode_intent("12345678", 8, value.bytes, length, &intent));
+	for (size_t length = 0; length < value.length; length++) {
+		const void *at = value.bytes;
+		size_t left = length;
+
+		assert_false(decode_intent("12345678", 8, &at, &left, &intent));
+	}
 }
 
 static void names_that_are_none_are_refused(void **state)
