@@ -217,6 +217,7 @@ int marks_wait_empty(struct marks *marks, uint64_t deadline_ms) MUST_CHECK;
 
 struct marks_stats {
 	uint64_t objects, names, scans; /* marked, in memory and spilled (those an estimate) */
+	uint64_t listed_names;		/* of the names, those that only a scan has marked; spilled: all */
 	uint64_t compares;		/* of the scans, those in compare mode (spilled: all) */
 	uint64_t bytes;			/* of dirty data, as far as sizes are known */
 	uint64_t dirtied_bytes;		/* ever: newly dirtied, unique while marked */

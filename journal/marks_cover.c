@@ -28,6 +28,7 @@ void marks_put_scanned_name_locked(struct marks *m, const struct marks_task *sca
 	}
 	e->is_covered = true;
 	name_of(e)->dir->covered++;
+	m->covered++;
 	e->batch = s->batch;
 	marks_set_marked(m, e, true);
 	marks_settle(m, e);
@@ -40,6 +41,7 @@ void marks_uncover(struct marks *m, struct entry *e)
 
 	assert(e->is_covered && dir->covered > 0);
 	e->is_covered = false;
+	m->covered--;
 	if (--dir->covered > 0)
 		return;
 	s = marks_find(m, MARKS_SCAN, e->id, NULL);

@@ -298,6 +298,7 @@ struct marks {
 	size_t count[MARKS_KIND_MAX], marked[MARKS_KIND_MAX];
 	size_t dirs; /* object entries with names: these hold them in memory */
 	size_t compare_count; /* scans in compare mode */
+	size_t covered;	      /* names */
 	size_t held;	      /* scans that only cover names */
 	size_t claimed, resting_count;
 	uint64_t dirty_blocks, tail_bytes;

@@ -17,7 +17,6 @@ enum {
 	WORKER_STACK_BYTES = 256 << 10,
 	ERROR_REPEAT_MS = 10000, /* the same error is logged again after that */
 	DEGRADED_MS = 15000,	 /* an error older than that, with no newer, is over */
-	BASELINE_ROUNDS_MAX = 16,
 };
 
 void migrate_limbo_name(const struct journal *journal, char ret_name[static MIGRATE_LIMBO_NAME_BYTES])
@@ -552,36 +551,29 @@ static void tell_baseline_done(struct migrate *m)
 	log_info("the baseline copy is done");
 }
 
-/* The baseline is done when there is no mark at all. Under churn, which always leaves some,
- * it goes by rounds: a round ends when as many marks have been cleared as there were at its
- * begin. It is done with a round that had no directory to scan and brought none; or, since
- * churn makes directories too, after so many that they went deeper than trees are. Whether it
- * has become so now. */
+/* The baseline is done when there is no mark at all. Churn always leaves some: then when there
+ * was a moment with no scan and no name that a scan has listed, and since then as many objects
+ * have been cleared as were marked at that moment. Whether it has become so now. */
 static bool update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
 {
-	bool is_round_over = stats->cleared_names >= m->round_names &&
-			     stats->cleared_objects >= m->round_objects && m->scans_done >= m->round_scans;
-	bool has_no_scans = !m->round_has_scans && stats->scans == 0 && m->scans_put == m->round_scans_put;
-
 	if (stats->compares == 0)
 		m->is_gap_open = false;
 	if (m->is_baseline_done)
 		return false;
-	if (stats->names + stats->objects + stats->scans == 0 ||
-	    (m->round > 0 && is_round_over && (has_no_scans || m->round >= BASELINE_ROUNDS_MAX))) {
+	if (stats->names + stats->objects + stats->scans == 0) {
 		m->is_baseline_done = true;
 		return true;
 	}
-	if (m->round > 0 && !is_round_over)
+	if (!m->is_listed) {
+		if (stats->scans > 0 || stats->listed_names > 0)
+			return false;
+		m->is_listed = true;
+		/* Each name may bring an object. */
+		m->listed_objects = stats->cleared_objects + stats->objects + stats->names;
 		return false;
-	/* Each name may bring an object. */
-	m->round++;
-	m->round_names = stats->cleared_names + stats->names;
-	m->round_objects = stats->cleared_objects + stats->objects + stats->names;
-	m->round_scans = m->scans_done + stats->scans;
-	m->round_has_scans = stats->scans > 0;
-	m->round_scans_put = m->scans_put;
-	return false;
+	}
+	m->is_baseline_done = stats->cleared_objects >= m->listed_objects;
+	return m->is_baseline_done;
 }
 
 static void update_baseline(struct migrate *m)

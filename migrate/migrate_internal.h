@@ -131,13 +131,12 @@ struct migrate {
 	atomic_uint_fast64_t skipped_xattrs, skipped_acls, extra_names;
 	atomic_uint_fast64_t error_count, last_error_ms, last_success_ms;
 	atomic_bool is_baseline_done, is_gap_open;
-	atomic_uint_fast64_t scans_put, scans_done; /* of directories made on the target; of all */
 
 	pthread_mutex_t status_lock;
 	char error_last[512];			    /* guarded by status_lock */
-	/* Of the baseline's round, see update_baseline_locked(); guarded by status_lock. */
-	uint64_t round, round_names, round_objects, round_scans, round_scans_put;
-	bool round_has_scans;
+	/* Of the baseline, see update_baseline_locked(); guarded by status_lock. */
+	bool is_listed;
+	uint64_t listed_objects; /* marks_stats.cleared_objects when all that is listed is done */
 };
 
 /* ---- migrate.c ------------------------------------------------------------ */

@@ -217,7 +217,6 @@ void scan_work(struct worker *worker, struct marks_task *task)
 	if (r == 0) {
 		marks_lock(s->m->config.marks);
 		(void)marks_clear_locked(s->m->config.marks, task, 0); /* what is redirtied stays marked */
-		s->m->scans_done++;
 		(void)marks_unlock(s->m->config.marks);		       /* a clear need not be flushed */
 		return;
 	}

@@ -63,10 +63,8 @@ void step_record_create_locked(struct migrate *m, const struct intent *intent, c
 		marks_put_whole_locked(marks, intent->object, attr ? attr->size : 0, attr != NULL);
 	else
 		marks_put_attr_locked(marks, intent->object);
-	if (S_ISDIR(object->type)) {
+	if (S_ISDIR(object->type))
 		marks_put_scan_locked(marks, intent->object, false);
-		m->scans_put++;
-	}
 	marks_set_paired_locked(marks, intent->object);
 }
 

@@ -39,6 +39,19 @@ static const char *const made_names[] = {
 	"file", "hardlink", "symlink", "fifo", "socket", "device", "other", "moved", "tmpfile",
 };
 
+/* In memory nothing waits but for a processor. */
+static unsigned parallel_max(const struct posix_fs_type *type)
+{
+	long processors;
+
+	if (type->is_remote)
+		return REMOTE_PARALLEL;
+	if (!type->is_volatile)
+		return LOCAL_PARALLEL;
+	processors = sysconf(_SC_NPROCESSORS_ONLN);
+	return processors > 0 && processors < LOCAL_PARALLEL ? (unsigned)processors + 1 : LOCAL_PARALLEL;
+}
+
 void posix_guess_caps(struct posix_store *store)
 {
 	const struct posix_fs_type *type = store->fs_type;
@@ -54,7 +67,7 @@ void posix_guess_caps(struct posix_store *store)
 		.has_symlink_times = true,
 		.has_rename_flags = !type->is_remote,
 		.time_granularity_ns = 1,
-		.parallel_max = type->is_remote ? REMOTE_PARALLEL : LOCAL_PARALLEL,
+		.parallel_max = parallel_max(type),
 		.io_size_max = IO_BYTES_MAX,
 	};
 	n = fgetxattr(store->root_fd, "user.ferryfs", NULL, 0);
