@@ -213,9 +213,10 @@ static int prepare(struct cutover *c, uint32_t freeze_ms_max, struct cutover_res
 		}
 		if (now <= PREPARE_GOOD_MS && now <= freeze_ms_max)
 			break;
-		if (clock_ms() - better_at > PREPARE_PATIENCE_MS && now <= freeze_ms_max / 2)
+		/* Churn goes up and down: not at its height. */
+		if (clock_ms() - better_at > PREPARE_PATIENCE_MS && now <= freeze_ms_max / 2 && now <= 2 * best)
 			break;
-		if (clock_ms() - better_at > 3 * PREPARE_PATIENCE_MS || clock_ms() - begun > PREPARE_MS_MAX)
+		if ((clock_ms() - better_at > 3 * PREPARE_PATIENCE_MS && now > freeze_ms_max / 2) || clock_ms() - begun > PREPARE_MS_MAX)
 			return refuse(result,
 				      "a freeze would take about %u ms, more than the %u ms allowed: give "
 				      "--max-freeze more, or wait until less is being written",

@@ -538,8 +538,9 @@ void migrate_get_rates(struct migrate *m, struct migrate_rates *ret_rates)
 	*ret_rates = (struct migrate_rates){ .task_ms = 0.5, .bytes_per_ms = 50e3, .workers = workers };
 	if (tasks > 100)
 		ret_rates->task_ms = (double)(busy - (copy < busy ? copy : busy)) / 1e6 / (double)tasks;
+	/* What a worker waited for the others is in its time. */
 	if (bytes > 1 << 20 && copy > 0)
-		ret_rates->bytes_per_ms = (double)bytes / ((double)copy / 1e6);
+		ret_rates->bytes_per_ms = (double)bytes / ((double)copy / 1e6) * workers;
 	ret_rates->commit_ms = m->commit.last_ms;
 }
 

@@ -8,11 +8,11 @@
 
 KIND=$1
 SEED=${FERRYFS_SEED:-$RANDOM}
-FILES=${FERRYFS_FILES:-20000}
-DIRS=${FERRYFS_DIRS:-400}
+FILES=${FERRYFS_FILES:-48000}
+DIRS=${FERRYFS_DIRS:-976}
 AFTER_S=8
 
-test_begin 300
+test_begin 340
 make_target "$KIND"
 make_tree "$KIND" "$SHM/source" "$FILES" "$DIRS" "$SEED"
 start_ferryfs "$SHM/source" "$TARGET"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# restart.sh dir|nfs: kill -9 of the daemon in the baseline, in converge and in the drain of
+# restart.sh disk|nfs: kill -9 of the daemon in the baseline, in converge and in the drain of
 # a failover, and a start after each. Nothing acknowledged is lost, and what was
 # there before is not copied again: on the target, an object's ctime tells.
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
@@ -11,6 +11,7 @@ SEED=${FERRYFS_SEED:-$RANDOM}
 FILES=${FERRYFS_FILES:-20000}
 COMMIT_LAG=6000		# copied, but not yet committed and cleared when it was killed
 LOST_MOUNT=3		# exit code of writers whose mount went away
+TRIES=6
 HOLD_DOWN_S=3		# for late writes of the killed; the default takes a minute each time
 
 start_all_writers()
@@ -31,6 +32,21 @@ kill_and_restart()
 	sleep 0.1
 	touch "$T/restarted"
 	start_ferryfs "$SHM/source" "$TARGET" --hold-down $HOLD_DOWN_S
+}
+
+# Prints the first phase in which the failover of process PID holds the workload, or its end.
+phase_seen_in_failover()
+{
+	local status
+
+	while [[ -e /proc/$1 ]]; do
+		status=$("$FERRY" status "$NAME" --json)
+		case $status in
+			*'"phase": "drain"'*) echo drain; return ;;
+			*'"phase": "guard"'*) break ;;
+		esac
+	done
+	echo guard
 }
 
 copied_again()
@@ -70,19 +86,24 @@ again=$(copied_again)
 say "$again objects of $total were touched after the start in converge"
 ((again == 0)) || fail "what was not marked was copied again"
 
-for delay in 0.01 0.05 0.2; do
-	[[ $(status_get active) == source ]] || break
+# Tried until it was seen in the drain and had not flipped yet: that lasts some 10 to 100 ms.
+hits=0
+for ((try = 0; try < TRIES && hits == 0; try++)); do
 	sleep 1
 	"$FERRY" failover "$NAME" --max-freeze 5s >"$T/failover" 2>&1 &
 	pid=$!
-	sleep "$delay"
-	kill_and_restart "a failover, after $delay s"
+	seen=$(phase_seen_in_failover "$pid")
+	kill_and_restart "a failover, in $seen"
 	wait "$pid" || true
+	say "$(cat "$T/failover")"
 	say "then active: $(status_get active), phase $(status_get phase)"
 	check_writers "$MOUNT"
 	start_all_writers
-	[[ $(status_get active) == target ]] || wait_converged 120
+	[[ $(status_get active) == source ]] || break
+	wait_converged 120
+	[[ $seen != drain ]] || hits=$((hits + 1))
 done
+say "killed in the drain: $hits of $try"
 writers_are_alive
 [[ $(status_get active) == target ]] || ferry failover --max-freeze 5s || fail "the failover was refused"
 sleep 2

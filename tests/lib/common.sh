@@ -287,14 +287,27 @@ kill_ferryfs()
 
 # ---- targets ------------------------------------------------------------------
 
-# make_target dir|nfs: sets TARGET, as ferryfs takes it, TARGET_DIR, where its files
-# are, and CMP, how to compare with it.
+make_disk()
+{
+	truncate -s 4G "$T/disk.image"
+	mkfs.ext4 -q -E lazy_itable_init=1 "$T/disk.image" || fail "cannot make a file system"
+	LOOPS+=("$(losetup -f --show "$T/disk.image")")
+	mkdir "$T/disk"
+	mount "${LOOPS[-1]}" "$T/disk" || fail "cannot mount a loop device"
+}
+
+# make_target dir|disk|nfs: sets TARGET, as ferryfs takes it, TARGET_DIR, where its files
+# are, and CMP, how to compare with it. A disk has commits that take time, dir has none.
 make_target()
 {
 	TARGET_DIR=$SHM/target
+	if [[ $1 == disk ]]; then
+		make_disk
+		TARGET_DIR=$T/disk/target
+	fi
 	mkdir "$TARGET_DIR"
 	case $1 in
-	dir)
+	dir | disk)
 		TARGET=$TARGET_DIR
 		CMP=(--ignore "$LIMBO")
 		;;
