@@ -324,7 +324,7 @@ void marks_get_stats(struct marks *m, struct marks_stats *ret_stats)
 		.objects = m->marked[MARKS_OBJECT] + m->spill[MARKS_OBJECT].count,
 		.names = m->marked[MARKS_NAME] + m->spill[MARKS_NAME].count,
 		.scans = m->marked[MARKS_SCAN] + m->spill[MARKS_SCAN].count,
-		.listed_names = m->covered + m->spill[MARKS_NAME].count,
+		.listed_names = m->covered,
 		.compares = m->compare_count + m->spill[MARKS_SCAN].count,
 		.bytes = m->dirty_blocks * MARKS_BLOCK_BYTES + m->tail_bytes,
 		.dirtied_bytes = m->dirtied_bytes,

@@ -54,7 +54,7 @@ struct marks; /* opaque */
 struct marks_limits {
 	size_t objects_max; /* object entries in memory, but for directories with names there */
 	size_t names_max;   /* name entries in memory; a scan that would pass it waits */
-	size_t scans_max;
+	size_t scans_max; /* not those that only cover names */
 	size_t groups_per_object_max; /* more become one tail */
 	uint32_t cool_ms;     /* a mark rests so long after the last change, ... */
 	uint32_t cool_ms_max; /* ... but not longer than this after the first */
@@ -217,7 +217,7 @@ int marks_wait_empty(struct marks *marks, uint64_t deadline_ms) MUST_CHECK;
 
 struct marks_stats {
 	uint64_t objects, names, scans; /* marked, in memory and spilled (those an estimate) */
-	uint64_t listed_names;		/* of the names, those that only a scan has marked; spilled: all */
+	uint64_t listed_names;		/* of the names, those that only a scan has marked */
 	uint64_t compares;		/* of the scans, those in compare mode (spilled: all) */
 	uint64_t bytes;			/* of dirty data, as far as sizes are known */
 	uint64_t dirtied_bytes;		/* ever: newly dirtied, unique while marked */

@@ -4,7 +4,7 @@
 #include "journal/marks_internal.h"
 
 static uint64_t dirty_blocks, tail_bytes;
-static size_t marked[MARKS_KIND_MAX], count[MARKS_KIND_MAX], dirs, held;
+static size_t marked[MARKS_KIND_MAX], count[MARKS_KIND_MAX], dirs, held, covered, covered_of_dirs;
 
 static void check_group(const struct object_entry *o, const struct group *g)
 {
@@ -98,6 +98,8 @@ static void check_entry(struct marks *m, struct entry *e)
 		       (e->is_unpaired || object_of(e)->names > 0)); /* else who wakes it? */
 	if (e->kind == MARKS_OBJECT) {
 		dirs += object_of(e)->names > 0;
+		covered_of_dirs += object_of(e)->covered;
+		assert(object_of(e)->covered <= object_of(e)->names);
 		check_object(object_of(e));
 		assert(e->is_marked || e->writers > 0 || e->is_claimed || object_of(e)->names > 0);
 		return;
@@ -108,8 +110,10 @@ static void check_entry(struct marks *m, struct entry *e)
 		assert(e->kind == MARKS_SCAN && !e->is_marked);
 		assert(object_of(marks_find(m, MARKS_OBJECT, e->id, NULL))->covered > 0);
 	}
-	if (e->is_covered)
+	if (e->is_covered) {
+		covered++;
 		check_covered(m, e);
+	}
 	if (e->is_claimed)
 		assert(e->writers == 0 || e->is_redirtied);
 	if (e->kind == MARKS_NAME)
@@ -120,7 +124,7 @@ void marks_check(struct marks *m)
 {
 	pthread_mutex_lock(&m->lock);
 	dirty_blocks = tail_bytes = 0;
-	dirs = held = 0;
+	dirs = held = covered = covered_of_dirs = 0;
 	for (unsigned kind = 0; kind < MARKS_KIND_MAX; kind++)
 		marked[kind] = count[kind] = 0;
 	marks_table_each(m, check_entry);
@@ -130,6 +134,7 @@ void marks_check(struct marks *m)
 	}
 	assert(dirs == m->dirs);
 	assert(held == m->held);
+	assert(covered == m->covered && covered == covered_of_dirs);
 	assert(dirty_blocks == m->dirty_blocks);
 	assert(tail_bytes == m->tail_bytes);
 	pthread_mutex_unlock(&m->lock);

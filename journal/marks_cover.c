@@ -59,11 +59,18 @@ void marks_release_scan(struct marks *m, struct entry *s)
 	s->is_held = false;
 }
 
+bool marks_covers_names(struct marks *m, uint64_t dir)
+{
+	struct entry *e = marks_find(m, MARKS_OBJECT, dir, NULL);
+
+	return e && object_of(e)->covered > 0;
+}
+
 void marks_end_scan(struct marks *m, struct entry *s)
 {
-	struct entry *dir = marks_find(m, MARKS_OBJECT, s->id, NULL);
-
-	if (!dir || object_of(dir)->covered == 0) {
+	marks_set_compare(m, s, false);
+	s->is_of_before = false;
+	if (!marks_covers_names(m, s->id)) {
 		marks_delete(m, JOURNAL_MARK_SCAN, s->id, 0, NULL);
 		return;
 	}

@@ -21,7 +21,8 @@
  *  - "own": the group has a record in the journal. A group without one was born from
  *    the tail and is covered by the tail's record, which begins at tail_persisted, the
  *    lowest of the tail and the groups that it still has to cover.
- *  - Invariant: each dirty block is in a group with a record, or at or past
+ *  - Invariant: a marked name has a record, or is covered by its scan's (marks_cover.c);
+ *    each dirty block is in a group with a record, or at or past
  *    tail_persisted. Marked attr has a record, or there is any data record.
  *
  * Batches. What one critical section composes becomes durable together, so a mark
@@ -37,7 +38,8 @@
  * has one without the preset.) Of a claimed tail, a finite change in flight has its
  * blocks kept out as dirty groups, one without end ends the claim where it begins.
  *
- * Spilled. An entry over the limits is forgotten; its records stay. An entry that is
+ * Spilled. An entry over the limits is forgotten; its records stay (a covered name gets
+ * one first). An entry that is
  * made while others are spilled may have more records than memory knows (is_complete is
  * false): then a new group is dirty as a whole, and a tail begins at 0, because our put
  * or delete would otherwise take back what the record covered. Marks are read back from
@@ -444,6 +446,8 @@ void marks_spill_done(struct marks *m);
 
 /* The covered name @e is so no more: its mark is cleared, or has a record. */
 void marks_uncover(struct marks *m, struct entry *e);
+/* Whether there is a name in @dir that its scan's record covers. */
+bool marks_covers_names(struct marks *m, uint64_t dir);
 /* The scan @s has its mark cleared: its record goes, or covers names still. */
 void marks_end_scan(struct marks *m, struct entry *s);
 /* The scan @s is no longer held, and its record is somebody else's. */

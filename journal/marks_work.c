@@ -193,6 +193,12 @@ static bool simple_end(struct marks *m, struct entry *e, bool is_clear)
 	m->claimed--;
 	/* A change in flight began after the claim, and redirtied it. */
 	assert(e->writers == 0 || e->is_redirtied || !e->is_marked);
+	if (e->is_redirtied && e->is_covered) {
+		/* Who changes it again and again must not keep the scan's record. It has been
+		 * covered all the time, so its batch stays. */
+		marks_put(m, JOURNAL_MARK_NAME, e->id, 0, name_of(e), 0);
+		marks_uncover(m, e);
+	}
 	if (!is_clear || e->is_redirtied)
 		return false;
 	if (e->is_marked && e->kind == MARKS_SCAN) {
@@ -205,8 +211,6 @@ static bool simple_end(struct marks *m, struct entry *e, bool is_clear)
 		m->cleared_names++;
 	}
 	marks_set_marked(m, e, false);
-	marks_set_compare(m, e, false);
-	e->is_of_before = false;
 	return true;
 }
 
@@ -333,7 +337,7 @@ void marks_drop_object_locked(struct marks *m, uint64_t object)
 	}
 
 	e = marks_find(m, MARKS_SCAN, object, NULL);
-	if (!e && m->spill[MARKS_SCAN].is_active)
+	if (!e && m->spill[MARKS_SCAN].is_active && !marks_covers_names(m, object))
 		marks_delete(m, JOURNAL_MARK_SCAN, object, 0, NULL);
 	if (e) {
 		marks_end_scan(m, e);

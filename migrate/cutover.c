@@ -184,12 +184,12 @@ static int check_state(struct cutover *c, struct cutover_result *result)
 	if (record.has_gap || status.is_gap_open)
 		return refuse(result, "source and target are still being compared after a time in which "
 				      "the source was not watched; see 'ferry status'");
+	if (status.is_degraded)
+		return refuse(result, "the target fails: %.180s", status.error_last);
 	if (!status.is_baseline_done)
 		return refuse(result, "the baseline copy is not done; see 'ferry status'");
 	if (status.is_paused)
 		return refuse(result, "the migration is paused; 'ferry resume' first");
-	if (status.is_degraded)
-		return refuse(result, "the target fails: %.180s", status.error_last);
 	if (stats.is_spilled)
 		return refuse(result, "the backlog is larger than what fits in memory; wait for it to shrink");
 	if (status.suspects_until_ms)
@@ -202,7 +202,7 @@ static int check_state(struct cutover *c, struct cutover_result *result)
 /* Drains with the workload running until the rest is small, or no longer gets smaller. */
 static int prepare(struct cutover *c, uint32_t freeze_ms_max, struct cutover_result *result)
 {
-	uint64_t begun = clock_ms(), better_at = begun;
+	uint64_t begun = clock_ms(), better_at = begun, waited;
 	uint32_t best = UINT32_MAX, now;
 
 	for (;;) {
@@ -211,15 +211,17 @@ static int prepare(struct cutover *c, uint32_t freeze_ms_max, struct cutover_res
 			best = now;
 			better_at = clock_ms();
 		}
+		waited = clock_ms() - better_at;
 		if (now <= PREPARE_GOOD_MS && now <= freeze_ms_max)
 			break;
-		/* Churn goes up and down: not at its height. */
-		if (clock_ms() - better_at > PREPARE_PATIENCE_MS && now <= freeze_ms_max / 2 && now <= 2 * best)
+		/* Churn goes up and down: not at its height, if there is a choice. */
+		if (waited > PREPARE_PATIENCE_MS && now <= freeze_ms_max / 2 &&
+		    (now <= 2 * best || waited > 2 * PREPARE_PATIENCE_MS))
 			break;
-		if ((clock_ms() - better_at > 3 * PREPARE_PATIENCE_MS && now > freeze_ms_max / 2) || clock_ms() - begun > PREPARE_MS_MAX)
+		if (waited > 3 * PREPARE_PATIENCE_MS || clock_ms() - begun > PREPARE_MS_MAX)
 			return refuse(result,
-				      "a freeze would take about %u ms, more than the %u ms allowed: give "
-				      "--max-freeze more, or wait until less is being written",
+				      "a freeze would take about %u ms, more than half of the %u ms allowed: "
+				      "give --max-freeze more, or wait until less is being written",
 				      now, freeze_ms_max);
 		if (migrate_sleep(c->migrate, clock_ms() + PREPARE_ROUND_MS))
 			return refuse(result, "the daemon is stopping");

@@ -528,19 +528,33 @@ void migrate_end_direction(struct migrate *m)
 	}
 }
 
+void migrate_set_copying(struct migrate *m, bool is_copying)
+{
+	pthread_mutex_lock(&m->status_lock);
+	if (is_copying && m->copiers++ == 0)
+		m->copying_since_ns = clock_ns();
+	if (!is_copying && --m->copiers == 0)
+		m->copying_ns += clock_ns() - m->copying_since_ns;
+	pthread_mutex_unlock(&m->status_lock);
+}
+
 void migrate_get_rates(struct migrate *m, struct migrate_rates *ret_rates)
 {
 	/* A remote target bears as many requests as there are workers, this machine does not. */
 	unsigned workers = m->worker_count < 4 || !store_caps(m->target)->is_local ? m->worker_count : 4;
 	uint64_t tasks = m->tasks, busy = m->busy_ns, copy = m->copy_ns, bytes = m->copied_bytes;
+	uint64_t copying;
+
+	pthread_mutex_lock(&m->status_lock);
+	copying = m->copying_ns + (m->copiers > 0 ? clock_ns() - m->copying_since_ns : 0);
+	pthread_mutex_unlock(&m->status_lock);
 
 	/* Before anything is known: what a slow target does. */
 	*ret_rates = (struct migrate_rates){ .task_ms = 0.5, .bytes_per_ms = 50e3, .workers = workers };
 	if (tasks > 100)
 		ret_rates->task_ms = (double)(busy - (copy < busy ? copy : busy)) / 1e6 / (double)tasks;
-	/* What a worker waited for the others is in its time. */
-	if (bytes > 1 << 20 && copy > 0)
-		ret_rates->bytes_per_ms = (double)bytes / ((double)copy / 1e6) * workers;
+	if (bytes > 1 << 20 && copying > 0)
+		ret_rates->bytes_per_ms = (double)bytes / ((double)copying / 1e6);
 	ret_rates->commit_ms = m->commit.last_ms;
 }
 
@@ -552,22 +566,24 @@ static void tell_baseline_done(struct migrate *m)
 	log_info("the baseline copy is done");
 }
 
-/* The baseline is done when there is no mark at all. Churn always leaves some: then when there
- * was a moment with no scan and no name that a scan has listed, and since then as many objects
- * have been cleared as were marked at that moment. Whether it has become so now. */
+/* The baseline is done when there is no mark at all. Churn always leaves some: then at a moment
+ * with no scan and no name that only a scan has marked, when since the first such moment as many
+ * objects have been cleared as objects and names were marked in it. Whether it has become so now. */
 static bool update_baseline_locked(struct migrate *m, const struct marks_stats *stats)
 {
 	if (stats->compares == 0)
 		m->is_gap_open = false;
 	if (m->is_baseline_done)
 		return false;
+	if (stats->is_spilled)
+		return false; /* how much is an estimate */
 	if (stats->names + stats->objects + stats->scans == 0) {
 		m->is_baseline_done = true;
 		return true;
 	}
+	if (stats->scans > 0 || stats->listed_names > 0)
+		return false;
 	if (!m->is_listed) {
-		if (stats->scans > 0 || stats->listed_names > 0)
-			return false;
 		m->is_listed = true;
 		/* Each name may bring an object. */
 		m->listed_objects = stats->cleared_objects + stats->objects + stats->names;

@@ -134,6 +134,9 @@ struct migrate {
 
 	pthread_mutex_t status_lock;
 	char error_last[512];			    /* guarded by status_lock */
+	/* Time with at least one worker copying; guarded by status_lock. */
+	unsigned copiers;
+	uint64_t copying_since_ns, copying_ns;
 	/* Of the baseline, see update_baseline_locked(); guarded by status_lock. */
 	bool is_listed;
 	uint64_t listed_objects; /* marks_stats.cleared_objects when all that is listed is done */
@@ -144,6 +147,8 @@ struct migrate {
 /* Counts and logs a failure of one side on an object or name; @error: negative errno. */
 void migrate_report(struct migrate *migrate, int error, const char *what, uint64_t dir, const char *name);
 void migrate_succeeded(struct migrate *migrate);
+/* A worker begins, or ends, copying data. */
+void migrate_set_copying(struct migrate *migrate, bool is_copying);
 /* Ends the claim after an error @r (negative, STORE_E_UNKNOWN, MIGRATE_E_*). */
 void migrate_keep(struct migrate *migrate, struct marks_task *task, int r);
 /* Until when a late write of a lost connection is possible; 0: not. */

@@ -233,12 +233,14 @@ static int copy_ranges(struct object_work *w, bool is_stable)
 		.can_punch = store_caps(m->target)->has_punch_hole,
 		.buffer = w->worker->buffer,
 	};
-	uint64_t begun = clock_ns();
+	uint64_t begun;
 	int r;
 
 	r = open_target(w);
 	if (r != 0)
 		return r;
+	begun = clock_ns();
+	migrate_set_copying(m, true);
 	copy.target = w->target_file;
 	for (unsigned i = 0; r == 0 && i < w->task->range_count; i++) {
 		const struct marks_range *range = &w->task->ranges[i];
@@ -250,6 +252,7 @@ static int copy_ranges(struct object_work *w, bool is_stable)
 	w->target.size = copy.target_size;
 	m->copied_bytes += copy.copied_bytes;
 	m->copy_ns += clock_ns() - begun;
+	migrate_set_copying(m, false);
 	return r;
 }
 

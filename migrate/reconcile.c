@@ -151,9 +151,12 @@ static int clear_place(struct name_work *w)
 
 	if (has_other || !is_alive)
 		return remove_y(w, &y, is_alive);
-	/* Alive, and this was its only place: whoever works off its new name takes it. */
+	/* Alive, and this was its only place: whoever works off its new name takes it. Nobody else
+	 * comes to this one: that may save the way over limbo. */
 	if (w->place.dir == JOURNAL_LIMBO_ID)
 		return MIGRATE_E_REST;
+	if (!w->x.id && w->attempts == 0)
+		return MIGRATE_E_AGAIN;
 	return move_to_limbo(w, w->y, &w->place);
 }
 
