@@ -71,6 +71,7 @@ static struct store *nfsstore_close(struct store *store)
 	for (unsigned i = 0; i < self->conn_count; i++)
 		nfsconn_done(&self->conns[i]);
 	nfsunstable_done(&self->unstable);
+	nfsdirs_done(self);
 	nfsloss_done(&self->loss);
 	(void)pthread_mutex_destroy(&self->commit_lock);
 	free(self->base.identity);
@@ -177,6 +178,7 @@ static struct nfsstore *nfsstore_new(const struct nfsurl *url, bool reports_unkn
 	atomic_init(&store->reports_unknown, reports_unknown);
 	(void)pthread_mutex_init(&store->commit_lock,
 				 NULL); /* cannot fail with default attributes */
+	nfsdirs_init(store);
 	nfsunstable_init(&store->unstable);
 	nfsloss_init(&store->loss);
 	return store;

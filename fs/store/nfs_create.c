@@ -210,7 +210,7 @@ static int send_create(struct nfsstore *store, diropargs3 where, const struct wa
 	default:
 		return -EINVAL;
 	}
-	r = nfscall_run(store, &call);
+	r = nfsdirs_run(store, &where.dir, &call);
 	*ret_was_lost = call.was_lost;
 	return r;
 }

@@ -122,7 +122,7 @@ static int fetch_page(struct nfsdir_stream *stream, int *ret_status)
 
 	if (stream->cookie != 0)
 		memcpy(args.cookieverf, stream->page.verifier, sizeof(args.cookieverf));
-	r = nfscall_run(stream->store, &call);
+	r = nfsdirs_run(stream->store, &args.dir, &call);
 	*ret_status = call.status;
 	if (r != 0)
 		return r;

@@ -33,7 +33,7 @@ int nfsname_lookup(struct store *store, const struct locator *dir, const char *n
 	};
 	int r;
 
-	r = nfscall_run(nfsstore_of(store), &call);
+	r = nfsdirs_run(nfsstore_of(store), &args.what.dir, &call);
 	if (r == 0 && !reply.attr.is_there)
 		r = nfsattr_get(store, &reply.locator, &reply.attr.attr);
 	if (r != 0)
@@ -54,7 +54,7 @@ int nfsname_link(struct store *store, const struct locator *object, const struct
 	struct locator found;
 	int r;
 
-	r = nfscall_run(nfsstore_of(store), &call);
+	r = nfsdirs_run(nfsstore_of(store), &args.link.dir, &call);
 	/* A first attempt that got through made exactly this name. */
 	if (r == -EEXIST && call.was_lost && nfsname_lookup(store, dir, name, &found, NULL) == 0 &&
 	    locator_equal(&found, object))
@@ -82,7 +82,7 @@ int nfsname_rename(struct store *store, const struct locator *old_dir, const cha
 	/* NFSv3 has neither, and imitating them would not be atomic. */
 	if (flags != 0)
 		return -EINVAL;
-	r = nfscall_run(nfsstore_of(store), &call);
+	r = nfsdirs_run_rename(nfsstore_of(store), &args.from.dir, &args.to.dir, &call);
 	if (r == -ENOENT && call.was_lost &&
 	    is_renamed(store, old_dir, old_name, new_dir, new_name))
 		return 0;
@@ -100,7 +100,7 @@ static int remove_name(struct store *store, int procedure, const struct locator 
 	};
 	int r;
 
-	r = nfscall_run(nfsstore_of(store), &call);
+	r = nfsdirs_run(nfsstore_of(store), &args.object.dir, &call);
 	return r == -ENOENT && call.was_lost ? 0 : r; /* the first attempt did it */
 }
 

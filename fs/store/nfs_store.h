@@ -27,6 +27,7 @@ enum {
 	NFSSTORE_IO_BYTES_MIN = 512,
 	NFSSTORE_BLOCK_BYTES = 64 * 1024, /* what files say is good for I/O */
 	NFSSTORE_WINDOW = 8,		  /* calls that one read or write keeps under way */
+	NFSSTORE_DIR_LOCKS = 64,
 };
 
 static_assert((int)NFSSTORE_CONNECTIONS_MAX <= (int)NFSLOSS_SLOTS_MAX,
@@ -44,6 +45,8 @@ struct nfsstore {
 	struct nfsconn conns[NFSSTORE_CONNECTIONS_MAX];
 	unsigned conn_count;
 	struct nfsloss loss;
+
+	pthread_rwlock_t dir_locks[NFSSTORE_DIR_LOCKS]; /* see nfs_dirs.c */
 
 	struct nfsunstable unstable;
 	/* Order lock: commits come one after the other; held across their calls. */
@@ -66,6 +69,16 @@ static inline struct nfsfile *nfsfile_of(struct store_file *file)
 {
 	return (struct nfsfile *)file;
 }
+
+/* ---- nfs_dirs.c: calls beside a rename ------------------------------------ */
+
+void nfsdirs_init(struct nfsstore *store);
+void nfsdirs_done(struct nfsstore *store);
+/* nfscall_run() of a call that names something in @dir, ... */
+int nfsdirs_run(struct nfsstore *store, const nfs_fh3 *dir, struct nfscall *call) MUST_CHECK;
+/* ... and of a rename, alone in both directories if it leaves one. */
+int nfsdirs_run_rename(struct nfsstore *store, const nfs_fh3 *from, const nfs_fh3 *to,
+		       struct nfscall *call) MUST_CHECK;
 
 /* ---- nfs_attr.c: conversions, attributes -------------------------------- */
 
