@@ -15,10 +15,8 @@
 
 static pthread_rwlock_t *lock_of(struct nfsstore *store, const nfs_fh3 *dir)
 {
-	uint32_t hash = 2166136261u; /* FNV-1a */
+	uint32_t hash = nfshandle_hash(dir->data.data_val, dir->data.data_len);
 
-	for (unsigned i = 0; i < dir->data.data_len; i++)
-		hash = (hash ^ (uint8_t)dir->data.data_val[i]) * 16777619u;
 	return &store->dir_locks[hash % NFSSTORE_DIR_LOCKS];
 }
 

@@ -18,6 +18,17 @@ diropargs3 nfshandle_wire_name(const struct locator *dir, const char *name)
 	return (diropargs3){ .dir = nfshandle_wire(dir), .name = (char *)(uintptr_t)name };
 }
 
+/* FNV-1a: handles of one server differ in a few bytes. */
+uint32_t nfshandle_hash(const void *bytes, size_t length)
+{
+	const uint8_t *at = bytes;
+	uint32_t hash = 2166136261u;
+
+	for (size_t i = 0; i < length; i++)
+		hash = (hash ^ at[i]) * 16777619u;
+	return hash;
+}
+
 int nfshandle_locator(const char *bytes, size_t length, struct locator *ret_locator)
 {
 	if (length == 0 || length > NFS3_FHSIZE)

@@ -21,5 +21,8 @@ diropargs3 nfshandle_wire_name(const struct locator *dir, const char *name);
 /* The locator of a file handle, its type not known yet. -EIO if it is no handle. */
 int nfshandle_locator(const char *bytes, size_t length, struct locator *ret_locator) MUST_CHECK;
 
+/* A hash for tables in memory, of a handle or a locator: its bytes. */
+uint32_t nfshandle_hash(const void *bytes, size_t length);
+
 void nfshandle_set_type(struct locator *locator, mode_t mode);
 mode_t nfshandle_type(const struct locator *locator); /* S_IFMT bits */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/store/nfs_handle.h"
 #include "util/attr.h"
 
 void nfsunstable_init(struct nfsunstable *unstable)
@@ -24,14 +25,9 @@ void nfsunstable_done(struct nfsunstable *unstable)
 	(void)pthread_mutex_destroy(&unstable->lock);
 }
 
-/* FNV-1a: handles of one server differ in a few bytes. */
 static size_t bucket_of(const struct locator *file)
 {
-	uint32_t hash = 2166136261u;
-
-	for (unsigned i = 0; i < file->length; i++)
-		hash = (hash ^ file->bytes[i]) * 16777619u;
-	return hash % NFSUNSTABLE_BUCKETS;
+	return nfshandle_hash(file->bytes, file->length) % NFSUNSTABLE_BUCKETS;
 }
 
 static struct nfsunstable_file **find_locked(struct nfsunstable *unstable,
