@@ -45,6 +45,10 @@ target_compile_options(project_flags INTERFACE
 	$<$<C_COMPILER_ID:Clang>:-Wthread-safety>
 )
 
+if(FERRYFS_BENCH_MARKS_OFF)
+	target_compile_definitions(project_flags INTERFACE FERRYFS_BENCH_MARKS_OFF)
+endif()
+
 if(FERRYFS_WERROR)
 	target_compile_options(project_flags INTERFACE -Werror)
 endif()

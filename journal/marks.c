@@ -113,7 +113,7 @@ void marks_lose(struct marks *m, int error, const char *why)
 
 bool marks_is_lost(const struct marks *m)
 {
-	return __atomic_load_n(&m->is_lost, __ATOMIC_SEQ_CST);
+	return MARKS_OFF || __atomic_load_n(&m->is_lost, __ATOMIC_SEQ_CST);
 }
 
 void marks_lock(struct marks *m)

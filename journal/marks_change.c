@@ -145,6 +145,8 @@ void marks_change_begin(struct marks *m, struct marks_change *change)
 	int r;
 
 	assert(change->count <= MARKS_CHANGE_ITEMS_MAX);
+	if (MARKS_OFF)
+		return;
 	pthread_mutex_lock(&m->lock);
 	for (unsigned i = 0; i < change->count; i++) {
 		uint64_t b = item_begin(m, &change->items[i]);
@@ -166,6 +168,8 @@ void marks_change_begin(struct marks *m, struct marks_change *change)
 
 void marks_change_end(struct marks *m, struct marks_change *change)
 {
+	if (MARKS_OFF)
+		return;
 	pthread_mutex_lock(&m->lock);
 	for (unsigned i = 0; i < change->count; i++)
 		item_end(m, &change->items[i]);
@@ -277,6 +281,8 @@ void marks_put_whole_locked(struct marks *m, uint64_t object, uint64_t size, boo
 
 void marks_put_whole(struct marks *m, uint64_t object, uint64_t size)
 {
+	if (MARKS_OFF)
+		return;
 	pthread_mutex_lock(&m->lock);
 	put_whole(m, object, size, /* is_virgin= */ false, /* is_cooling= */ true);
 	marks_submit(m);

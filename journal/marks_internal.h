@@ -59,6 +59,14 @@
 
 #include "journal/marks.h"
 
+/* Of a build that is never to be used on data: clients' changes leave no marks, so that
+ * tests/bench/overlay can tell what these cost. It takes itself for lost from the start. */
+#ifdef FERRYFS_BENCH_MARKS_OFF
+#define MARKS_OFF true
+#else
+#define MARKS_OFF false
+#endif
+
 enum {
 	TICK_MS = 16,	    /* of the timer wheel and of cooling times */
 	WHEEL_SLOTS = 4096, /* 65 s ahead; what is later goes round */
