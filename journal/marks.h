@@ -98,8 +98,8 @@ void marks_change_add_attr(struct marks_change *change, uint64_t object);
 void marks_change_begin(struct marks *marks, struct marks_change *change);
 void marks_change_end(struct marks *marks, struct marks_change *change);
 
-/* Marks a new object whole, @size bytes as far as known, without waiting: the first
- * change of it will. */
+/* Marks a new object whole, @size bytes as far as known. When it returns the journal has
+ * the mark, and with it whatever was composed before: the record of the object too. */
 void marks_put_whole(struct marks *marks, uint64_t object, uint64_t size);
 
 bool marks_is_lost(const struct marks *marks);

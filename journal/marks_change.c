@@ -138,11 +138,24 @@ static void item_end(struct marks *m, struct marks_item *item)
 		marks_settle(m, e);
 }
 
+/* Unlocks, when what stands in @batch and before it is in the journal. */
+static void flush_and_unlock(struct marks *m, uint64_t batch)
+{
+	uint64_t seq = 0;
+	bool is_flushed = marks_batch_is_flushed(m, batch, &seq);
+	int r;
+
+	pthread_mutex_unlock(&m->lock);
+	if (is_flushed)
+		return;
+	r = journal_flush(m->journal, seq);
+	if (r < 0)
+		marks_lose(m, r, "cannot write to the journal");
+}
+
 void marks_change_begin(struct marks *m, struct marks_change *change)
 {
-	uint64_t batch = 0, seq = 0;
-	bool is_flushed;
-	int r;
+	uint64_t batch = 0;
 
 	assert(change->count <= MARKS_CHANGE_ITEMS_MAX);
 	if (MARKS_OFF)
@@ -155,15 +168,7 @@ void marks_change_begin(struct marks *m, struct marks_change *change)
 			batch = b;
 	}
 	marks_submit(m);
-	is_flushed = marks_batch_is_flushed(m, batch, &seq);
-	pthread_mutex_unlock(&m->lock);
-	if (is_flushed)
-		return;
-
-	/* Also for the puts of others that we rely on. */
-	r = journal_flush(m->journal, seq);
-	if (r < 0)
-		marks_lose(m, r, "cannot write to the journal");
+	flush_and_unlock(m, batch); /* also the puts of others that we rely on */
 }
 
 void marks_change_end(struct marks *m, struct marks_change *change)
@@ -246,9 +251,11 @@ void marks_put_attr_locked(struct marks *m, uint64_t object)
 	put_done(m, e);
 }
 
-static void put_whole(struct marks *m, uint64_t object, uint64_t size, bool is_virgin,
-		      bool is_cooling)
+/* Returns the batch that the mark stands in. */
+static uint64_t put_whole(struct marks *m, uint64_t object, uint64_t size, bool is_virgin,
+			  bool is_cooling)
 {
+	uint64_t batch;
 	struct entry *e = marks_get(m, MARKS_OBJECT, object, NULL);
 	struct object_entry *o;
 
@@ -258,12 +265,12 @@ static void put_whole(struct marks *m, uint64_t object, uint64_t size, bool is_v
 					     .number = JOURNAL_TAIL };
 
 		put_blind(m, MARKS_OBJECT, &mark);
-		return;
+		return m->batch;
 	}
 	o = object_of(e);
 	if (size > o->size_hint)
 		marks_size_hint(m, o, size);
-	(void)marks_data_mark(m, o, 0, MARKS_INFINITY);
+	batch = marks_data_mark(m, o, 0, MARKS_INFINITY);
 	e->is_virgin = is_virgin && o->group_count == 0 && !e->is_claimed;
 	if (is_cooling) {
 		e->last = marks_tick(m);
@@ -271,20 +278,23 @@ static void put_whole(struct marks *m, uint64_t object, uint64_t size, bool is_v
 			e->first = e->last;
 	}
 	put_done(m, e);
+	return batch;
 }
 
 void marks_put_whole_locked(struct marks *m, uint64_t object, uint64_t size, bool is_virgin)
 {
 	assert(m->is_composing);
-	put_whole(m, object, size, is_virgin, /* is_cooling= */ false);
+	(void)put_whole(m, object, size, is_virgin, /* is_cooling= */ false); /* flushed by the caller */
 }
 
 void marks_put_whole(struct marks *m, uint64_t object, uint64_t size)
 {
+	uint64_t batch;
+
 	if (MARKS_OFF)
 		return;
 	pthread_mutex_lock(&m->lock);
-	put_whole(m, object, size, /* is_virgin= */ false, /* is_cooling= */ true);
+	batch = put_whole(m, object, size, /* is_virgin= */ false, /* is_cooling= */ true);
 	marks_submit(m);
-	pthread_mutex_unlock(&m->lock);
+	flush_and_unlock(m, batch);
 }

@@ -28,6 +28,8 @@ enum { /* long options without a letter */
        OPTION_THREADS,
        OPTION_HOLD_DOWN,
        OPTION_ADOPT,
+       OPTION_OPENS,
+       OPTION_WRITEBACK,
 };
 
 static const struct option long_options[] = {
@@ -44,6 +46,8 @@ static const struct option long_options[] = {
 	{ "threads", required_argument, NULL, OPTION_THREADS },
 	{ "hold-down", required_argument, NULL, OPTION_HOLD_DOWN },
 	{ "adopt", no_argument, NULL, OPTION_ADOPT },
+	{ "opens", required_argument, NULL, OPTION_OPENS },
+	{ "writeback", no_argument, NULL, OPTION_WRITEBACK },
 	{ 0 },
 };
 
@@ -67,6 +71,11 @@ static void print_help(void)
 	       "      --threads N      that serve the mount (1 to %u; default: by the processors)\n"
 	       "      --hold-down S    seconds a late write of a lost connection is waited for\n"
 	       "                       (default %u)\n"
+	       "      --opens zero|full  whether opening a file is a message to ferryfs (default:\n"
+	       "                       zero, which is much quicker with small files; full lets\n"
+	       "                       direct writes to one file run side by side)\n"
+	       "      --writeback      let writes stay in the kernel's cache for a while: quicker,\n"
+	       "                       but lost if ferryfs dies, unless they were fsynced\n"
 	       "  -d, --debug          log what is done in detail\n"
 	       "  -h, --help           print this\n"
 	       "  -V, --version        print the version\n",
@@ -122,6 +131,17 @@ static int parse_hold_down(struct options *options)
 	return 0;
 }
 
+static int parse_opens(struct options *options)
+{
+	if (strcmp(optarg, "zero") == 0)
+		options->opens = OVERLAY_OPENS_ZERO;
+	else if (strcmp(optarg, "full") == 0)
+		options->opens = OVERLAY_OPENS_FULL;
+	else
+		return usage("--opens takes 'zero' or 'full', not '%s'", optarg);
+	return 0;
+}
+
 static int parse_path(const char *option, const char **ret_path)
 {
 	if (optarg[0] == '\0')
@@ -170,6 +190,11 @@ static int parse_option(int option, char *const argv[], struct options *options)
 		return parse_hold_down(options);
 	case OPTION_ADOPT:
 		options->is_adopting = true;
+		return 0;
+	case OPTION_OPENS:
+		return parse_opens(options);
+	case OPTION_WRITEBACK:
+		options->is_writeback = true;
 		return 0;
 	case ':':
 		return usage("'%s' needs an argument", argv[optind - 1]);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "fs/overlay/overlay.h"
 #include "util/attr.h"
 
 struct options {
@@ -12,7 +13,8 @@ struct options {
 	const char *name;	     /* NULL: from the source's path */
 	const char *state;	     /* NULL: by the name */
 	const char *log;	     /* NULL: in the state directory, or stderr in the foreground */
-	bool is_foreground, is_debug, is_adopting;
+	bool is_foreground, is_debug, is_adopting, is_writeback;
+	enum overlay_opens opens;
 	unsigned workers;     /* 0: as many as suits the target */
 	unsigned connections; /* of an nfs target */
 	unsigned threads;     /* that serve the mount */

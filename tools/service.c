@@ -209,6 +209,8 @@ static int open_overlay(struct service *service, const struct phase_record *reco
 		.limbo_name = service->limbo_name,
 		.threads = service->options->threads,
 		.parked_bytes_max = PARKED_BYTES_MAX,
+		.opens = service->options->opens,
+		.is_writeback = service->options->is_writeback,
 		.is_debug = service->options->is_debug,
 	};
 

@@ -193,6 +193,7 @@ int fdcache_get(struct fdcache *cache, uint64_t id, unsigned flags, struct store
 		const struct locator *locator, struct cached_file **ret_file)
 {
 	struct cached_file *opened, *file = fdcache_find(cache, id, flags);
+	unsigned known = flags & STORE_OPEN_REGULAR;
 	int r;
 
 	if (file) {
@@ -205,12 +206,12 @@ int fdcache_get(struct fdcache *cache, uint64_t id, unsigned flags, struct store
 	opened->id = id;
 	opened->held = 1;
 	opened->is_writable = true;
-	r = open_file(cache, store, locator, STORE_OPEN_READ | STORE_OPEN_WRITE, &opened->file);
+	r = open_file(cache, store, locator, known | STORE_OPEN_READ | STORE_OPEN_WRITE, &opened->file);
 	/* Read-only file systems, immutable files, running programs. */
 	if ((r == -EROFS || r == -EPERM || r == -EACCES || r == -ETXTBSY) &&
 	    !(flags & STORE_OPEN_WRITE)) {
 		opened->is_writable = false;
-		r = open_file(cache, store, locator, STORE_OPEN_READ, &opened->file);
+		r = open_file(cache, store, locator, known | STORE_OPEN_READ, &opened->file);
 	}
 	if (r < 0) {
 		free(opened);

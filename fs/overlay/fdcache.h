@@ -28,7 +28,8 @@ struct fdcache *fdcache_free(struct fdcache *cache); /* nothing may be held */
  * for the caller until fdcache_put(); NULL when there is none. */
 struct cached_file *fdcache_find(struct fdcache *cache, uint64_t id, unsigned flags);
 
-/* The same, opened by @locator if need be: for reading and writing where that goes, so
+/* The same, opened by @locator if need be (STORE_OPEN_REGULAR: the caller knows that it is a
+ * regular file): for reading and writing where that goes, so
  * that the next writer finds it too. Errors as of store_open(). */
 int fdcache_get(struct fdcache *cache, uint64_t id, unsigned flags, struct store *store,
 		const struct locator *locator, struct cached_file **ret_file) MUST_CHECK;

@@ -259,7 +259,8 @@ static int pin(struct overlay *overlay, struct leftover *leftover, const struct 
 	int r;
 
 	if (atomic_fetch_add(&overlay->pins, 1) < overlay->pins_max)
-		r = fs_outcome(fdcache_get(overlay->files, leftover->id, STORE_OPEN_READ,
+		r = fs_outcome(fdcache_get(overlay->files, leftover->id,
+					   STORE_OPEN_READ | STORE_OPEN_REGULAR,
 					   overlay_store(overlay), &victim->node.locator,
 					   &leftover->pin));
 	else

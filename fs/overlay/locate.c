@@ -92,6 +92,31 @@ int overlay_intern(struct overlay *overlay, const struct locator *locator,
 	return 0;
 }
 
+int overlay_intern_new(struct overlay *overlay, const struct locator *locator,
+		       const struct store_attr *attr, uint64_t parent, struct node *ret_node,
+		       uint64_t *ret_seq)
+{
+	enum side side = overlay_active(overlay);
+	struct object object;
+	int r;
+
+	r = journal_object_intern_early(overlay->journal, side, locator, attr->mode & S_IFMT,
+					atomic_load(&overlay->flips) > 0 ? 0 : attr->ino, &object,
+					ret_seq);
+	if (r != 0)
+		return fs_outcome(r);
+	*ret_node = (struct node){
+		.id = object.id,
+		.ino = object.ino,
+		.parent = S_ISDIR(attr->mode) ? parent : 0,
+		.type = attr->mode & S_IFMT,
+		.flags = flags_of(attr) | NODE_NO_CAPABILITY,
+		.side = side,
+		.locator = *locator,
+	};
+	return 0;
+}
+
 bool overlay_is_hidden(const struct overlay *overlay, uint64_t dir, const char *name)
 {
 	return dir == JOURNAL_ROOT_ID && strcmp(name, overlay->limbo_name) == 0;

@@ -169,7 +169,8 @@ int nodes_add(struct nodes *nodes, const struct node *node, uint64_t lookups)
 			entry->parent = node->parent;
 		entry->lookups += lookups;
 		entry->type = node->type >> 12;
-		entry->flags |= node->flags;
+		/* What others have found out since the caller's copy was made stands. */
+		entry->flags |= is_new ? node->flags : node->flags & ~(unsigned)NODE_NO_CAPABILITY;
 		entry->side = node->side;
 		entry->length = node->locator.length;
 		memcpy(entry->bytes, node->locator.bytes, node->locator.length);

@@ -21,6 +21,7 @@ enum {
 	NODE_PRIVILEGED = 1 << 0, /* may have had suid or sgid bits */
 	NODE_ORPHAN = 1 << 1,	  /* it has no name; see overlay_internal.h, leftover */
 	NODE_ENDED = 1 << 2,	  /* an orphan of which nothing is left on any side */
+	NODE_NO_CAPABILITY = 1 << 3, /* it has no security.capability; see op_xattr.c */
 };
 
 struct node {
@@ -39,7 +40,8 @@ struct nodes *nodes_new(void); /* NULL: no memory */
 struct nodes *nodes_free(struct nodes *nodes);
 
 /* Adds @lookups to the count of @node->id, which is made if it is not there. Of one
- * that is there, flags are added to, and locator and parent replaced. 0 or -ENOMEM. */
+ * that is there, flags are added to (but NODE_NO_CAPABILITY), and locator and parent replaced.
+ * 0 or -ENOMEM. */
 int nodes_add(struct nodes *nodes, const struct node *node, uint64_t lookups) MUST_CHECK;
 bool nodes_get(struct nodes *nodes, uint64_t id, struct node *ret_node);
 /* Its NODE_* flags; 0 if it is not there. */

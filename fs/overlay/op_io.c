@@ -14,15 +14,19 @@
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	(void)fi;
-	fs_reply_err(req, -ENOSYS); /* never sent again, and taken for success */
+	if (overlay_of(req)->opens == OVERLAY_OPENS_ZERO) {
+		fs_reply_err(req, -ENOSYS); /* never sent again, and taken for success */
+		return;
+	}
+	overlay_opened(fi);
+	(void)fuse_reply_open(req, fi); /* there is nothing that RELEASE would end */
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
 	(void)fi;
-	fs_reply_err(req, -ENOSYS); /* as above */
+	fs_reply_err(req, -ENOSYS); /* never sent again either */
 }
 
 /* The file of @ino, held for the caller. */
@@ -40,6 +44,8 @@ static int get_file(struct overlay *overlay, fuse_ino_t ino, unsigned flags,
 	r = overlay_find(overlay, ino, &node);
 	if (r < 0)
 		return r;
+	if (S_ISREG(node.type))
+		flags |= STORE_OPEN_REGULAR;
 	return fs_outcome(fdcache_get(overlay->files, ino, flags, overlay_store(overlay),
 				      &node.locator, ret_file));
 }

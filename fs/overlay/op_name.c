@@ -43,12 +43,44 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 
 /* ---- making -------------------------------------------------------------- */
 
+/* Gives the object that was just made its node and marks it whole: one write to the journal
+ * for both. */
+static int know_new(struct overlay *overlay, const struct locator *locator,
+		    const struct store_attr *attr, fuse_ino_t parent, struct node *ret_node)
+{
+	uint64_t seq;
+	int r;
+
+	r = overlay_intern_new(overlay, locator, attr, parent, ret_node, &seq);
+	if (r < 0)
+		return r;
+	marks_put_whole(overlay->marks, ret_node->id, attr->size);
+	if (journal_flush(overlay->journal, seq) < 0) {
+		/* It is in no journal, which has said so: the workload goes on. */
+	}
+	return 0;
+}
+
+/* Most files are written as soon as they are made. @file may be NULL, and is taken. */
+static void keep_open(struct overlay *overlay, struct store_file *file, uint64_t id)
+{
+	struct cached_file *cached;
+
+	if (!file)
+		return;
+	if (id && fdcache_insert(overlay->files, id, file, &cached) == 0)
+		fdcache_put(overlay->files, cached);
+	else
+		store_file_close(file);
+}
+
 /* Makes @name in @parent as @new says and fills the entry for it. */
 static int make(fuse_req_t req, fuse_ino_t parent, const char *name, struct store_new *new,
 		struct fuse_entry_param *ret_entry)
 {
 	struct overlay *overlay = overlay_of(req);
 	struct marks_change change = MARKS_CHANGE_NULL;
+	struct store_file *file = NULL;
 	struct locator locator;
 	struct store_attr attr;
 	struct caller caller;
@@ -66,15 +98,15 @@ static int make(fuse_req_t req, fuse_ino_t parent, const char *name, struct stor
 	marks_change_add_name(&change, parent, name);
 	marks_change_add_attr(&change, parent);
 	marks_change_begin(overlay->marks, &change);
-	r = fs_outcome(
-		store_create(overlay_store(overlay), &dir.locator, name, new, &locator, &attr));
+	r = fs_outcome(store_create_open(overlay_store(overlay), &dir.locator, name, new, &locator,
+					 &attr, &file));
 	if (r == 0)
-		r = overlay_intern(overlay, &locator, &attr, parent, &node);
-	if (r == 0)
-		marks_put_whole(overlay->marks, node.id, attr.size);
+		r = know_new(overlay, &locator, &attr, parent, &node);
 	marks_change_end(overlay->marks, &change);
-
-	return r == 0 ? overlay_enter(overlay, &node, &attr, ret_entry) : r;
+	if (r == 0)
+		r = overlay_enter(overlay, &node, &attr, ret_entry);
+	keep_open(overlay, file, r == 0 ? node.id : 0);
+	return r;
 }
 
 static void make_and_reply(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -106,13 +138,10 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 		       &(struct store_new){ .mode = S_IFLNK | 0777, .link_target = target });
 }
 
-/* What is opened by being made needs no flush; its pages are as good as any. */
 static void reply_create(fuse_req_t req, const struct fuse_entry_param *entry,
 			 struct fuse_file_info *fi)
 {
-	fi->fh = 0;
-	fi->keep_cache = 1;
-	fi->noflush = 1;
+	overlay_opened(fi);
 	if (fuse_reply_create(req, entry, fi) < 0)
 		overlay_forget(overlay_of(req), entry->ino, 1);
 }

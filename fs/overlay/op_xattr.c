@@ -12,6 +12,7 @@
 #include "util/cleanup.h"
 
 #define ACL_PREFIX "system.posix_acl_"
+#define CAPABILITY "security.capability"
 
 /* @n: what a get or list gave. With @size 0 the length was asked for. */
 static void reply_value(fuse_req_t req, ssize_t n, const void *value, size_t size)
@@ -22,6 +23,29 @@ static void reply_value(fuse_req_t req, ssize_t n, const void *value, size_t siz
 		(void)fuse_reply_xattr(req, (size_t)n); /* fails when nobody waits for it */
 	else
 		(void)fuse_reply_buf(req, value, (size_t)n); /* as above */
+}
+
+/* Before a write the kernel asks each file for its capability, which hardly any has: that
+ * there is none is kept with the node.
+ *
+ * Others may set one meanwhile, and that must not be forgotten. They count before and after
+ * they have set it, and clear the flag in the end; who has seen none sets the flag, and takes
+ * it back if somebody has counted since before the look. */
+static ssize_t get_capability(struct overlay *overlay, const struct node *node, void *value,
+			      size_t size)
+{
+	uint64_t changes = atomic_load(&overlay->capability_changes);
+	ssize_t n;
+
+	if (node->flags & NODE_NO_CAPABILITY)
+		return -ENODATA;
+	n = store_getxattr(overlay_store(overlay), &node->locator, CAPABILITY, value, size);
+	if (n != -ENODATA)
+		return n;
+	nodes_set_flags(overlay->nodes, node->id, NODE_NO_CAPABILITY, 0);
+	if (atomic_load(&overlay->capability_changes) != changes)
+		nodes_set_flags(overlay->nodes, node->id, 0, NODE_NO_CAPABILITY);
+	return n;
 }
 
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -36,7 +60,9 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	n = overlay_find(overlay, ino, &node);
 	if (n == 0 && node.flags & NODE_ENDED)
 		n = -ENODATA;
-	if (n == 0)
+	else if (n == 0 && strcmp(name, CAPABILITY) == 0)
+		n = get_capability(overlay, &node, value, size);
+	else if (n == 0)
 		n = store_getxattr(overlay_store(overlay), &node.locator, name, value, size);
 	/* The kernel asks for the ACL to check a permission, and fails the check else. */
 	if (n == -EOPNOTSUPP && strncmp(name, ACL_PREFIX, strlen(ACL_PREFIX)) == 0)
@@ -76,6 +102,23 @@ static int drop_sgid(struct overlay *overlay, const struct node *node)
 		store_setattr(overlay_store(overlay), &node->locator, &set, /* ret_attr= */ NULL));
 }
 
+static int set_xattr(struct overlay *overlay, const struct node *node, const char *name,
+		     const char *value, size_t size, int flags)
+{
+	bool is_capability = strcmp(name, CAPABILITY) == 0;
+	int r;
+
+	if (is_capability)
+		atomic_fetch_add(&overlay->capability_changes, 1);
+	r = fs_outcome(
+		store_setxattr(overlay_store(overlay), &node->locator, name, value, size, flags));
+	if (is_capability) {
+		atomic_fetch_add(&overlay->capability_changes, 1);
+		nodes_set_flags(overlay->nodes, node->id, 0, NODE_NO_CAPABILITY);
+	}
+	return r;
+}
+
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
 		 int flags)
 {
@@ -90,8 +133,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	if (r == 0) {
 		marks_change_add_attr(&change, ino);
 		marks_change_begin(overlay->marks, &change);
-		r = fs_outcome(store_setxattr(overlay_store(overlay), &node.locator, name, value,
-					      size, flags));
+		r = set_xattr(overlay, &node, name, value, size, flags);
 		if (r == 0 && overlay_request()->acl_kills_sgid)
 			r = drop_sgid(overlay, &node);
 		marks_change_end(overlay->marks, &change);

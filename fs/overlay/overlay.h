@@ -20,6 +20,9 @@
 
 struct overlay; /* opaque */
 
+/* What open(2) costs; see mount.c. */
+enum overlay_opens { OVERLAY_OPENS_ZERO, OVERLAY_OPENS_FULL };
+
 struct overlay_config {
 	const char *mountpoint;	       /* absolute */
 	const char *fsname;	       /* shown by mount(8) */
@@ -31,6 +34,8 @@ struct overlay_config {
 	const char *limbo_name;	   /* in the root of either side: never shown, never created */
 	unsigned threads;	   /* that serve requests */
 	uint64_t parked_bytes_max; /* of parked requests; beyond it a freeze is given up */
+	enum overlay_opens opens;
+	bool is_writeback; /* writes may stay in the kernel's cache: lost if the daemon dies */
 	bool is_debug;
 };
 

@@ -81,10 +81,12 @@ struct overlay {
 	atomic_bool is_ended;
 	int init_error; /* of INIT; read after it was answered */
 	bool is_ready;	/* INIT was answered */
-	bool is_debug;
+	bool is_debug, is_writeback;
+	enum overlay_opens opens;
 	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX];
 	unsigned thread_count, server_count, releaser_count;
 
+	_Atomic uint64_t capability_changes; /* begun and ended; see op_xattr.c */
 	_Atomic uint64_t requests, changes, read_bytes, written_bytes;
 };
 
@@ -102,6 +104,14 @@ static inline struct overlay *overlay_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
 }
+
+/* ---- mount.c -------------------------------------------------------------- */
+
+/* Mounts over the mount point and hands the device to the session. */
+int overlay_mount_device(struct overlay *overlay) MUST_CHECK;
+int overlay_make_session(struct overlay *overlay) MUST_CHECK;
+/* Of a mount that is served already. */
+void overlay_lift_writeback_limits(struct overlay *overlay);
 
 /* ---- session.c: the receive loop ----------------------------------------- */
 
@@ -135,6 +145,12 @@ int overlay_find(struct overlay *overlay, uint64_t id, struct node *ret_node) MU
 int overlay_intern(struct overlay *overlay, const struct locator *locator,
 		   const struct store_attr *attr, uint64_t parent,
 		   struct node *ret_node) MUST_CHECK;
+
+/* The same for one that was just made; its record is in the journal with submission *@ret_seq,
+ * which is to be flushed before anybody hears of the id. */
+int overlay_intern_new(struct overlay *overlay, const struct locator *locator,
+		       const struct store_attr *attr, uint64_t parent, struct node *ret_node,
+		       uint64_t *ret_seq) MUST_CHECK;
 
 /* What @name in @dir is: -ENOENT if nothing, or nothing to be shown. */
 int overlay_look_up(struct overlay *overlay, const struct node *dir, const char *name,
@@ -240,6 +256,15 @@ static inline void fs_reply_done(fuse_req_t req, int r)
 {
 	assert(r <= 0);
 	(void)fuse_reply_err(req, -r); /* as above */
+}
+
+/* Answers an open: files are reached by object, pages stay valid, nothing waits for close. */
+static inline void overlay_opened(struct fuse_file_info *fi)
+{
+	fi->fh = 0;
+	fi->keep_cache = 1;
+	fi->noflush = 1;
+	fi->parallel_direct_writes = 1;
 }
 
 /* A store's outcome for a client: what it does not know is an I/O error. */

@@ -108,7 +108,8 @@ static void note_request(const struct fuse_in_header *header)
 		/* Nothing to set is chown(-1, -1), or the kernel's own clearing. */
 		request.kills_privileges =
 			setattr && (setattr->valid & FATTR_KILL_SUIDGID ||
-				    !(setattr->valid & ~(uint32_t)(FATTR_FH | FATTR_LOCKOWNER)));
+				    !(setattr->valid &
+				      ~(uint32_t)(FATTR_FH | FATTR_LOCKOWNER | FATTR_CTIME)));
 		break;
 	case FUSE_FALLOCATE:
 	case FUSE_COPY_FILE_RANGE:

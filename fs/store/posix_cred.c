@@ -22,17 +22,19 @@
 
 enum { OWN_GROUPS_MAX = 64 }; /* the daemon's own; a longer list is dropped, root needs none */
 
-static pthread_once_t own_groups_once = PTHREAD_ONCE_INIT;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static bool own_is_root;
 static size_t own_group_count;
 static gid_t own_groups[OWN_GROUPS_MAX];
 
 static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are handed on as they are");
 
-static void read_own_groups(void)
+static void read_own(void)
 {
 	int n = getgroups(OWN_GROUPS_MAX, own_groups);
 
 	own_group_count = n > 0 ? (size_t)n : 0;
+	own_is_root = geteuid() == 0 && getegid() == 0;
 }
 
 static int set_groups(size_t count, const uint32_t *groups)
@@ -52,14 +54,22 @@ static int leave_shared_umask(void)
 	return 0;
 }
 
+/* Root is root with any groups: a create of its own needs the umask alone. */
+static bool is_root(const struct store_cred *cred)
+{
+	return cred->uid == 0 && cred->gid == 0 && own_is_root;
+}
+
 static void restore(const struct posix_cred_saved *saved)
 {
 	int r;
 
+	(void)umask(saved->umask); /* cannot fail */
+	if (!saved->is_other)
+		return;
 	(void)setfsuid(saved->uid); /* looked at below */
 	(void)setfsgid(saved->gid);
 	r = set_groups(own_group_count, own_groups);
-	(void)umask(saved->umask); /* cannot fail */
 
 	/* Going on as somebody else would hand out files that are not theirs. */
 	assert(r == 0);
@@ -74,15 +84,21 @@ int posix_cred_begin(const struct store_cred *cred, struct posix_cred_saved *ret
 
 	if (cred->uid == (uid_t)-1 || cred->gid == (gid_t)-1)
 		return -EINVAL;
-	pthread_once(&own_groups_once, read_own_groups);
+	pthread_once(&own_once, read_own);
 	r = leave_shared_umask();
 	if (r < 0)
 		return r;
-	r = set_groups(cred->group_count, cred->groups);
-	if (r < 0)
-		return r;
-
+	saved.is_other = !is_root(cred);
+	if (saved.is_other) {
+		r = set_groups(cred->group_count, cred->groups);
+		if (r < 0)
+			return r;
+	}
 	saved.umask = umask(cred->umask & 0777);
+	if (!saved.is_other) {
+		*ret_saved = saved;
+		return 0;
+	}
 	saved.gid = (gid_t)setfsgid(cred->gid);
 	saved.uid = (uid_t)setfsuid(cred->uid);
 	if ((gid_t)setfsgid((gid_t)-1) != cred->gid || (uid_t)setfsuid((uid_t)-1) != cred->uid) {

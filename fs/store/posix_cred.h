@@ -13,6 +13,7 @@ struct posix_cred_saved {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
+	bool is_other; /* than the daemon itself */
 };
 
 /* Returns 0, and the caller calls posix_cred_end() in the same thread; or -EINVAL,

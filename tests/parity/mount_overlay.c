@@ -4,7 +4,8 @@
  *
  * The overlay alone: journal, marks and a source, no target and no migrator. Prints
  * "ready", then obeys the lines of its standard input: freeze MS, thaw, stats, unmount.
- * Each is answered by one line. Ends with the mount, or unmounts at the end of input.
+ * Each is answered by one line. OVERLAY_OPENS_FULL and OVERLAY_WRITEBACK in the environment
+ * change how it is mounted. Ends with the mount, or unmounts at the end of input.
  */
 
 #include <errno.h>
@@ -69,6 +70,8 @@ static int set_up(struct world *world, const char *state_dir, const char *source
 		.limbo_name = ".ferryfs-limbo-test",
 		.threads = THREADS,
 		.parked_bytes_max = PARKED_BYTES_MAX,
+		.opens = getenv("OVERLAY_OPENS_FULL") ? OVERLAY_OPENS_FULL : OVERLAY_OPENS_ZERO,
+		.is_writeback = getenv("OVERLAY_WRITEBACK"),
 		.is_debug = getenv("OVERLAY_DEBUG"),
 	};
 	bool is_new;

@@ -30,7 +30,9 @@ static void change_waits_for_a_put_of_another(void **state)
 	struct marks_change c;
 
 	(void)state;
-	marks_put_whole(marks, FILE_ID, 0);
+	marks_put_whole(marks, OTHER_ID, 0);
+	assert_true(is_covered(OTHER_ID, 0)); /* it waits itself */
+	put_whole(FILE_ID, 0, false);
 	assert_false(is_covered(FILE_ID, 0));
 	begin_data(&c, FILE_ID, 0, 1);
 	assert_true(is_covered(FILE_ID, 0));
