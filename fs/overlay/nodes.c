@@ -170,7 +170,7 @@ int nodes_add(struct nodes *nodes, const struct node *node, uint64_t lookups)
 		entry->lookups += lookups;
 		entry->type = node->type >> 12;
 		/* What others have found out since the caller's copy was made stands. */
-		entry->flags |= is_new ? node->flags : node->flags & ~(unsigned)NODE_NO_CAPABILITY;
+		entry->flags |= is_new ? node->flags : node->flags & ~(unsigned)NODE_LEARNED;
 		entry->side = node->side;
 		entry->length = node->locator.length;
 		memcpy(entry->bytes, node->locator.bytes, node->locator.length);

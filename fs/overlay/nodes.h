@@ -21,7 +21,12 @@ enum {
 	NODE_PRIVILEGED = 1 << 0, /* may have had suid or sgid bits */
 	NODE_ORPHAN = 1 << 1,	  /* it has no name; see overlay_internal.h, leftover */
 	NODE_ENDED = 1 << 2,	  /* an orphan of which nothing is left on any side */
+	/* What has been learned of the kernel's and the store's state. */
 	NODE_NO_CAPABILITY = 1 << 3, /* it has no security.capability; see op_xattr.c */
+	NODE_LISTED_A = 1 << 4,	     /* the kernel may hold a listing of that side; see op_dir.c */
+	NODE_LISTED_B = 1 << 5,
+	NODE_LISTED = NODE_LISTED_A | NODE_LISTED_B,
+	NODE_LEARNED = NODE_NO_CAPABILITY | NODE_LISTED,
 };
 
 struct node {
@@ -40,7 +45,7 @@ struct nodes *nodes_new(void); /* NULL: no memory */
 struct nodes *nodes_free(struct nodes *nodes);
 
 /* Adds @lookups to the count of @node->id, which is made if it is not there. Of one
- * that is there, flags are added to (but NODE_NO_CAPABILITY), and locator and parent replaced.
+ * that is there, flags are added to (but NODE_LEARNED), and locator and parent replaced.
  * 0 or -ENOMEM. */
 int nodes_add(struct nodes *nodes, const struct node *node, uint64_t lookups) MUST_CHECK;
 bool nodes_get(struct nodes *nodes, uint64_t id, struct node *ret_node);

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Directories are read by streams, each on the side where it was opened, to its end.
+ * Directories are read by streams, each on the side where it was opened, to its end; one that
+ * is rewound begins again on the side that is active. The store's stream is opened by the first
+ * read, which often never comes.
  *
  * Positions are the store's own cookies, but for "." and "..", which the store leaves
  * out: they come first, and have positions that no store gives.
+ *
+ * The kernel keeps listings, positions and all, and drops one when the directory changes
+ * through the mount. A listing of one side must not meet positions of the other. So a node
+ * knows of which side the kernel may hold a listing: whoever opens the directory on the other
+ * has it dropped; and while a stream of the other side is open there, none is kept at all.
  */
 #include "fs/overlay/overlay_internal.h"
 
@@ -18,13 +25,14 @@
 #define POSITION_DOT_DOT ((uint64_t)INT64_MAX - 1)
 
 struct stream {
+	struct stream *next, **link; /* among all; guarded by the overlay's stream_lock */
+	uint64_t dir_id;	     /* never changes */
 	pthread_mutex_t lock;
-	enum side side;
-	struct node dir;
-	struct store_dir
-		*store_dir; /* guarded by lock, as is all below; NULL: the directory is gone */
-	uint64_t position;  /* of store_dir: the cookie it stands after */
-	bool has_entry;	    /* one that did not fit into the last answer */
+	_Atomic int side;	     /* enum side; written with lock held */
+	struct node dir;	     /* guarded by lock, as is all below; of that side */
+	struct store_dir *store_dir; /* NULL: not opened yet, or the directory is gone */
+	uint64_t position;	     /* of store_dir: the cookie it stands after */
+	bool has_entry;		     /* one that did not fit into the last answer */
 	struct store_entry entry;
 };
 
@@ -43,6 +51,23 @@ static struct stream *stream_free(struct stream *stream)
 	return NULL;
 }
 
+/* Puts the stream to the beginning of the directory on the active side. */
+static int stream_begin(struct overlay *overlay, fuse_ino_t ino, struct stream *stream)
+{
+	struct node dir;
+	int r;
+
+	r = overlay_find(overlay, ino, &dir);
+	if (r < 0)
+		return r;
+	stream->store_dir = store_dir_close(stream->store_dir);
+	stream->dir = dir;
+	atomic_store(&stream->side, overlay_active(overlay));
+	stream->position = 0;
+	stream->has_entry = false;
+	return 0;
+}
+
 static int stream_new(struct overlay *overlay, fuse_ino_t ino, struct stream **ret_stream)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
@@ -51,12 +76,8 @@ static int stream_new(struct overlay *overlay, fuse_ino_t ino, struct stream **r
 	if (!stream)
 		return -ENOMEM;
 	pthread_mutex_init(&stream->lock, NULL);
-	stream->side = overlay_active(overlay);
-	r = overlay_find(overlay, ino, &stream->dir);
-	/* A directory that is gone but still somebody's "." can be opened, and is empty. */
-	if (r == 0 && !(stream->dir.flags & NODE_ENDED))
-		r = fs_outcome(store_dir_open(overlay->store[stream->side], &stream->dir.locator,
-					      &stream->store_dir));
+	stream->dir_id = ino;
+	r = stream_begin(overlay, ino, stream);
 	if (r < 0) {
 		stream_free(stream);
 		return r;
@@ -65,25 +86,92 @@ static int stream_new(struct overlay *overlay, fuse_ino_t ino, struct stream **r
 	return 0;
 }
 
+/* Opens the store's stream if it is not; without one there is nothing to be read. */
+static int stream_need(struct overlay *overlay, struct stream *stream)
+{
+	int r;
+
+	if (stream->store_dir)
+		return 0;
+	/* A directory that is gone but still somebody's "." can be opened, and is empty. */
+	if (stream->dir.flags & NODE_ENDED || nodes_flags(overlay->nodes, stream->dir.id) & NODE_ENDED)
+		return 0;
+	r = store_dir_open(overlay->store[stream->side], &stream->dir.locator, &stream->store_dir);
+	return fs_outcome(r);
+}
+
+static void stream_add(struct overlay *overlay, struct stream *stream)
+{
+	pthread_mutex_lock(&overlay->stream_lock);
+	stream->next = overlay->streams;
+	stream->link = &overlay->streams;
+	if (stream->next)
+		stream->next->link = &stream->next;
+	overlay->streams = stream;
+	pthread_mutex_unlock(&overlay->stream_lock);
+}
+
+static void stream_remove(struct overlay *overlay, struct stream *stream)
+{
+	pthread_mutex_lock(&overlay->stream_lock);
+	*stream->link = stream->next;
+	if (stream->next)
+		stream->next->link = stream->link;
+	pthread_mutex_unlock(&overlay->stream_lock);
+	stream_free(stream);
+}
+
+static bool has_other_streams(struct overlay *overlay, uint64_t dir, enum side side)
+{
+	bool has = false;
+
+	if (atomic_load(&overlay->flips) == 0)
+		return false;
+	pthread_mutex_lock(&overlay->stream_lock);
+	for (struct stream *other = overlay->streams; other && !has; other = other->next)
+		has = other->dir_id == dir && other->side != (int)side;
+	pthread_mutex_unlock(&overlay->stream_lock);
+	return has;
+}
+
+/* Says whether the kernel may keep what it reads, and what it has. */
+static void allow_caching(struct overlay *overlay, const struct stream *stream,
+			  struct fuse_file_info *fi)
+{
+	enum side side = (enum side)stream->side;
+	unsigned ours = side == SIDE_A ? NODE_LISTED_A : NODE_LISTED_B;
+
+	if (has_other_streams(overlay, stream->dir_id, side))
+		return;
+	fi->cache_readdir = 1;
+	if (nodes_flags(overlay->nodes, stream->dir_id) & ours)
+		fi->keep_cache = 1;
+	else
+		nodes_set_flags(overlay->nodes, stream->dir_id, ours, NODE_LISTED & ~ours);
+}
+
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct overlay *overlay = overlay_of(req);
 	struct stream *stream;
 	int r;
 
-	r = stream_new(overlay_of(req), ino, &stream);
+	r = stream_new(overlay, ino, &stream);
 	if (r < 0) {
 		fs_reply_err(req, r);
 		return;
 	}
+	allow_caching(overlay, stream, fi);
+	stream_add(overlay, stream);
 	fi->fh = (uintptr_t)stream;
 	if (fuse_reply_open(req, fi) < 0)
-		stream_free(stream); /* no RELEASEDIR will come */
+		stream_remove(overlay, stream); /* no RELEASEDIR will come */
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	stream_free(stream_of(fi));
+	stream_remove(overlay_of(req), stream_of(fi));
 	fs_reply_done(req, 0);
 }
 
@@ -95,13 +183,14 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_fi
 
 	(void)is_datasync;
 	/* What was changed since the flip is on the other side. */
-	if (stream->side != overlay_active(overlay)) {
+	if (stream->side != (int)overlay_active(overlay)) {
 		r = stream_new(overlay, ino, &fresh);
 		stream = fresh;
 	}
 	if (r == 0) {
 		pthread_mutex_lock(&stream->lock);
-		if (stream->store_dir)
+		r = stream_need(overlay, stream);
+		if (r == 0 && stream->store_dir)
 			r = fs_outcome(store_dir_fsync(stream->store_dir));
 		pthread_mutex_unlock(&stream->lock);
 	}
@@ -171,7 +260,7 @@ static int identify(struct listing *listing, struct node *ret_node, struct store
  * gives names and types only: its objects and numbers are not to be handed out. */
 static bool is_current(const struct listing *listing)
 {
-	return listing->stream->side == overlay_active(listing->overlay);
+	return listing->stream->side == (int)overlay_active(listing->overlay);
 }
 
 static bool add_plus(struct listing *listing)
@@ -227,10 +316,14 @@ static int seek(struct stream *stream, uint64_t position)
 static int fill(struct listing *listing, uint64_t position)
 {
 	struct stream *stream = listing->stream;
-	int r;
+	int r = 0;
 
-	if (!stream->store_dir)
-		return 0;
+	if (position == 0 && !is_current(listing))
+		r = stream_begin(listing->overlay, stream->dir_id, stream);
+	if (r == 0)
+		r = stream_need(listing->overlay, stream);
+	if (r < 0 || !stream->store_dir)
+		return r;
 	if (position == 0 || position == POSITION_DOT) {
 		if (!add_dots(listing, position))
 			return listing->used ? 0 : -EINVAL;

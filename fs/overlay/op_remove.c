@@ -121,13 +121,20 @@ static int rename_name(struct overlay *overlay, struct renaming *renaming, unsig
 	return r;
 }
 
+static void note_parent(struct overlay *overlay, const struct victim *moved, uint64_t parent)
+{
+	if (!moved->is_known || !S_ISDIR(moved->attr.mode))
+		return;
+	nodes_set_parent(overlay->nodes, moved->node.id, parent);
+	/* In a listing that the kernel holds ".." is another. */
+	nodes_set_flags(overlay->nodes, moved->node.id, 0, NODE_LISTED);
+}
+
 static void note_parents(struct overlay *overlay, const struct renaming *renaming)
 {
-	if (renaming->moved.is_known && S_ISDIR(renaming->moved.attr.mode))
-		nodes_set_parent(overlay->nodes, renaming->moved.node.id, renaming->new_dir.id);
-	if (renaming->is_exchange && renaming->victim.is_known &&
-	    S_ISDIR(renaming->victim.attr.mode))
-		nodes_set_parent(overlay->nodes, renaming->victim.node.id, renaming->old_dir.id);
+	note_parent(overlay, &renaming->moved, renaming->new_dir.id);
+	if (renaming->is_exchange)
+		note_parent(overlay, &renaming->victim, renaming->old_dir.id);
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t old_parent, const char *old_name, fuse_ino_t new_parent,

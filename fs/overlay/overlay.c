@@ -43,6 +43,7 @@ static struct overlay *overlay_free(struct overlay *overlay)
 	overlay->nodes = nodes_free(overlay->nodes);
 	overlay->gate = gate_free(overlay->gate);
 	fd_close(overlay->ended_fd);
+	pthread_mutex_destroy(&overlay->stream_lock);
 	pthread_mutex_destroy(&overlay->leftover_lock);
 	free(overlay->leftovers);
 	free(overlay->limbo_name);
@@ -59,6 +60,7 @@ static struct overlay *overlay_new(const struct overlay_config *config)
 	if (!overlay)
 		return NULL;
 	pthread_mutex_init(&overlay->leftover_lock, NULL);
+	pthread_mutex_init(&overlay->stream_lock, NULL);
 	overlay->ended_fd = eventfd(0, EFD_CLOEXEC);
 	overlay->device_fd = -1;
 	overlay->mountpoint = strdup(config->mountpoint);

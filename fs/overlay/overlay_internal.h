@@ -26,8 +26,8 @@
  *
  * Locks, in the order of taking: the stream's lock (held across the store's and the
  * journal's calls: it is what makes a stream one thread's), then any one of: the
- * gate's mutex, a shard of the nodes, the cache's mutex, the leftovers' mutex. These
- * four are leaves: none is held across a call to a store, the journal, or libfuse.
+ * gate's mutex, a shard of the nodes, the cache's mutex, the leftovers', the list of streams'.
+ * These five are leaves: none is held across a call to a store, the journal, or libfuse.
  */
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 17)
@@ -54,6 +54,7 @@ enum {
 };
 
 struct leftover; /* opaque: leftover.c */
+struct stream;	 /* opaque: op_dir.c */
 
 struct overlay {
 	/* Set at open, read by all. */
@@ -74,6 +75,9 @@ struct overlay {
 
 	pthread_mutex_t leftover_lock;
 	struct leftover **leftovers; /* guarded by leftover_lock */
+
+	pthread_mutex_t stream_lock;
+	struct stream *streams; /* guarded by stream_lock */
 
 	struct fuse_session *session;
 	int device_fd; /* the session's */

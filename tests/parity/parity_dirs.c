@@ -170,7 +170,56 @@ static void deep_tree(void)
 	say_file(path);
 }
 
+/* Says whether the number of ".." in @dir is that of its parent. */
+static void say_parent(const char *dir, const char *parent)
+{
+	struct dirent *entry;
+	struct stat st;
+	DIR *stream = opendir(dir);
+
+	if (!stream || stat(parent, &st) < 0) {
+		say("cannot list %s", dir);
+		return;
+	}
+	while ((entry = readdir(stream))) {
+		if (strcmp(entry->d_name, "..") == 0)
+			say("%s/.. is %s: %d", dir, parent, entry->d_ino == st.st_ino);
+	}
+	closedir(stream);
+}
+
+/* What was listed before is listed as it is now. */
+static void listings_again(void)
+{
+	DO(mkdir("d", 0755));
+	DO(mkdir("e", 0755));
+	DO(mkdir("d/sub", 0755));
+	for (int i = 0; i < 2; i++)
+		say_dir("d");
+	put("d/new", 0644, "");
+	say_dir("d");
+	DO(rename("d/new", "d/renamed"));
+	say_dir("d");
+	DO(link("d/renamed", "d/linked"));
+	say_dir("d");
+	DO(unlink("d/renamed"));
+	say_dir("d");
+	for (int i = 0; i < 2; i++)
+		say_parent("d/sub", "d");
+	DO(rename("d/sub", "e/sub"));
+	say_parent("e/sub", "e");
+	say_dir("d");
+	say_dir("e");
+	DO(rename("e/sub", "e/moved"));
+	DO(mkdir("d/other", 0755));
+	say_parent("d/other", "d");
+	DO(renameat2(AT_FDCWD, "d/other", AT_FDCWD, "e/moved", RENAME_EXCHANGE));
+	say_parent("d/other", "d");
+	say_parent("e/moved", "e");
+}
+
 const struct parity_case parity_dirs[] = {
+	{ "listing again", listings_again },
 	{ "many entries", many_entries },
 	{ "removing what is being listed", remove_while_listing },
 	{ "positions in a listing", positions },
