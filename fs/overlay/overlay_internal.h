@@ -39,6 +39,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/overlay/crew.h"
 #include "fs/overlay/fdcache.h"
 #include "fs/overlay/gate.h"
 #include "fs/overlay/nodes.h"
@@ -64,6 +65,7 @@ struct overlay {
 	struct marks *marks;
 	struct orphans *orphans;
 	struct gate *gate;
+	struct crew *crew;
 	struct nodes *nodes;
 	struct fdcache *files;
 
@@ -87,7 +89,7 @@ struct overlay {
 	bool is_ready;	/* INIT was answered */
 	bool is_debug, is_writeback;
 	enum overlay_opens opens;
-	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX];
+	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX + 1]; /* and the watcher */
 	unsigned thread_count, server_count, releaser_count;
 
 	_Atomic uint64_t capability_changes; /* begun and ended; see op_xattr.c */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The receive loop. Each thread reads one message, looks at its header to find out
- * what kind of request it is, passes the gate (or parks the message there and goes on
- * with another buffer), and has libfuse take it apart and call the operation.
+ * The receive loop. A thread reads one message, looks at its header to find out what kind of
+ * request it is, passes the gate (or parks the message there and goes on with another buffer),
+ * and has libfuse take it apart and call the operation. Which of the threads reads is up to
+ * the crew.
  *
  * Releasers are threads that wait for parked messages to be let through, and serve
  * them as the others serve fresh ones.
@@ -14,6 +15,7 @@
 
 #include <errno.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,11 +253,48 @@ static void end(struct overlay *overlay)
 {
 	uint64_t one = 1;
 
+	crew_stop(overlay->crew);
+
 	if (atomic_exchange(&overlay->is_ended, true))
 		return;
 	if (write(overlay->ended_fd, &one, sizeof(one)) < 0)
 		(void)log_error_errno(errno, "cannot tell that '%s' has ended",
 				      overlay->mountpoint);
+}
+
+/* Whether serving a message may take more than an instant on a disk that is not slow. */
+static bool may_take_long(struct overlay *overlay, const struct fuse_in_header *header)
+{
+	switch (header->opcode) {
+	case FUSE_FSYNC:
+	case FUSE_FSYNCDIR:
+	case FUSE_FALLOCATE:
+	case FUSE_COPY_FILE_RANGE:
+		return true;
+	default:
+		return !store_caps(overlay_store(overlay))->is_local;
+	}
+}
+
+static bool has_more(const struct overlay *overlay)
+{
+	struct pollfd fd = { .fd = overlay->device_fd, .events = POLLIN };
+
+	return poll(&fd, 1, 0) > 0;
+}
+
+/* Reads a message when it is this thread's turn; as receive(). */
+static ssize_t take(struct overlay *overlay, void *message)
+{
+	ssize_t n;
+	bool is_last;
+
+	crew_read_begin(overlay->crew);
+	n = receive(overlay, message);
+	is_last = crew_read_end(overlay->crew);
+	if (is_last && n > 0 && (may_take_long(overlay, message) || has_more(overlay)))
+		crew_wake(overlay->crew);
+	return n;
 }
 
 static void *serve(void *argument)
@@ -270,16 +309,26 @@ static void *serve(void *argument)
 		n = log_error_errno(ENOMEM, "cannot serve '%s'", overlay->mountpoint);
 	}
 	while (n >= 0) {
-		n = receive(overlay, message);
+		n = take(overlay, message);
 		if (n > 0)
 			dispatch(overlay, message, (size_t)n);
+		if (n >= 0)
+			crew_rest(overlay->crew);
 	}
 	if (n != -ENODEV && n != -ENOMEM)
 		(void)log_error_errno((int)n, "cannot read requests of '%s'", overlay->mountpoint);
 	if (n != -ENOMEM)
-		end(overlay);
+		end(overlay); /* also wakes those that rest, to find the same */
 	free(read_buffer);
 	read_buffer = NULL;
+	return NULL;
+}
+
+static void *watch(void *argument)
+{
+	struct overlay *overlay = argument;
+
+	crew_watch(overlay->crew);
 	return NULL;
 }
 
@@ -349,9 +398,10 @@ static int start_thread(struct overlay *overlay, void *(*run)(void *), const cha
 int overlay_session_start(struct overlay *overlay, unsigned threads)
 {
 	unsigned releasers = threads < OVERLAY_RELEASERS_MAX ? threads : OVERLAY_RELEASERS_MAX;
-	int r = 0;
+	int r;
 
 	assert(threads > 0 && threads <= OVERLAY_THREADS_MAX);
+	r = start_thread(overlay, watch, "watcher");
 	for (unsigned i = 0; i < releasers && r == 0; i++)
 		r = start_thread(overlay, release, "releaser");
 	for (unsigned i = 0; i < threads && r == 0; i++)
@@ -363,6 +413,7 @@ void overlay_session_join(struct overlay *overlay)
 {
 	/* The servers end by themselves; what is parked is nobody's any more. */
 	gate_stop(overlay->gate);
+	crew_stop(overlay->crew);
 	for (unsigned i = 0; i < overlay->thread_count; i++)
 		pthread_join(overlay->threads[i], NULL);
 	overlay->thread_count = 0;
