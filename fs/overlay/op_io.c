@@ -67,9 +67,10 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct f
 	(void)fuse_reply_buf(req, buffer, (size_t)n); /* fails when nobody waits for it */
 }
 
-static int write_data(struct overlay *overlay, fuse_ino_t ino, const char *data, size_t size,
+static int write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
 		      uint64_t offset)
 {
+	struct overlay *overlay = overlay_of(req);
 	struct store *store = overlay_store(overlay);
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct cached_file *file;
@@ -80,7 +81,7 @@ static int write_data(struct overlay *overlay, fuse_ino_t ino, const char *data,
 		return r;
 	marks_change_add_data(&change, ino, offset, offset + size);
 	marks_change_begin(overlay->marks, &change);
-	r = overlay_drop_privileges(overlay, ino);
+	r = overlay_drop_privileges(req, ino);
 	if (r == 0)
 		/* Acknowledged means kept: a server must not forget it in its restart. */
 		r = fs_outcome(store_write(cached_file_get(file), data, size, offset,
@@ -97,7 +98,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
 	int r;
 
 	(void)fi;
-	r = write_data(overlay, ino, data, size, (uint64_t)offset);
+	r = write_data(req, ino, data, size, (uint64_t)offset);
 	if (r < 0) {
 		fs_reply_err(req, r);
 		return;
@@ -146,7 +147,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (r == 0) {
 		mark_fallocate(&change, ino, mode, (uint64_t)offset, (uint64_t)length);
 		marks_change_begin(overlay->marks, &change);
-		r = overlay_drop_privileges(overlay, ino);
+		r = overlay_drop_privileges(req, ino);
 		if (r == 0)
 			r = fs_outcome(store_fallocate(cached_file_get(file), mode,
 						       (uint64_t)offset, (uint64_t)length));
@@ -178,9 +179,10 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct f
 		(void)fuse_reply_lseek(req, found); /* fails when nobody waits for it */
 }
 
-static ssize_t copy_range(struct overlay *overlay, fuse_ino_t ino_in, uint64_t offset_in,
-			  fuse_ino_t ino_out, uint64_t offset_out, size_t size)
+static ssize_t copy_range(fuse_req_t req, fuse_ino_t ino_in, uint64_t offset_in, fuse_ino_t ino_out,
+			  uint64_t offset_out, size_t size)
 {
+	struct overlay *overlay = overlay_of(req);
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct cached_file *in, *out;
 	ssize_t n;
@@ -192,7 +194,7 @@ static ssize_t copy_range(struct overlay *overlay, fuse_ino_t ino_in, uint64_t o
 	if (n == 0) {
 		marks_change_add_data(&change, ino_out, offset_out, offset_out + size);
 		marks_change_begin(overlay->marks, &change);
-		n = overlay_drop_privileges(overlay, ino_out);
+		n = overlay_drop_privileges(req, ino_out);
 		if (n == 0)
 			n = store_copy_range(cached_file_get(in), offset_in, cached_file_get(out),
 					     offset_out, size);
@@ -212,8 +214,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in,
 	(void)fi_in;
 	(void)fi_out;
 	(void)flags;
-	n = copy_range(overlay_of(req), ino_in, (uint64_t)offset_in, ino_out, (uint64_t)offset_out,
-		       size);
+	n = copy_range(req, ino_in, (uint64_t)offset_in, ino_out, (uint64_t)offset_out, size);
 	if (n < 0)
 		fs_reply_err(req, (int)n);
 	else

@@ -109,10 +109,10 @@ static void note_request(const struct fuse_in_header *header)
 		break;
 	case FUSE_SETATTR:
 		setattr = body(header, sizeof(*setattr));
-		/* Nothing to set is chown(-1, -1), or the kernel's own clearing. */
+		request.sets_nothing =
+			setattr && !(setattr->valid & ~(uint32_t)(FATTR_FH | FATTR_LOCKOWNER));
 		request.kills_privileges =
-			setattr && (setattr->valid & FATTR_KILL_SUIDGID ||
-				    !(setattr->valid & ~(uint32_t)(FATTR_FH | FATTR_LOCKOWNER)));
+			setattr && (setattr->valid & FATTR_KILL_SUIDGID || request.sets_nothing);
 		break;
 	case FUSE_FALLOCATE:
 	case FUSE_COPY_FILE_RANGE:
