@@ -7,6 +7,7 @@
 #include "fs/overlay/overlay_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,44 +68,49 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct f
 	(void)fuse_reply_buf(req, buffer, (size_t)n); /* fails when nobody waits for it */
 }
 
-static int write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
-		      uint64_t offset)
+/* A client learns how much went in. Of pages of a map, and with O_DIRECT, the kernel takes all
+ * of it or an error: it makes EIO of less. */
+static ssize_t write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
+			  uint64_t offset, bool is_whole)
 {
 	struct overlay *overlay = overlay_of(req);
-	struct store *store = overlay_store(overlay);
+	/* Acknowledged means kept: a server must not forget it in its restart. */
+	bool is_stable = !store_caps(overlay_store(overlay))->is_local;
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct cached_file *file;
-	int r;
+	ssize_t n;
 
-	r = get_file(overlay, ino, STORE_OPEN_WRITE, &file);
-	if (r < 0)
-		return r;
+	n = get_file(overlay, ino, STORE_OPEN_WRITE, &file);
+	if (n < 0)
+		return n;
 	marks_change_add_data(&change, ino, offset, offset + size);
 	marks_change_begin(overlay->marks, &change);
-	r = overlay_drop_privileges(req, ino);
-	if (r == 0)
-		/* Acknowledged means kept: a server must not forget it in its restart. */
-		r = fs_outcome(store_write(cached_file_get(file), data, size, offset,
-					   /* is_stable= */ !store_caps(store)->is_local));
+	n = overlay_drop_privileges(req, ino);
+	if (n == 0 && is_whole) {
+		n = fs_outcome(store_write(cached_file_get(file), data, size, offset, is_stable));
+		n = n == 0 ? (ssize_t)size : n;
+	} else if (n == 0) {
+		n = store_write_some(cached_file_get(file), data, size, offset, is_stable);
+	}
 	marks_change_end(overlay->marks, &change);
 	fdcache_put(overlay->files, file);
-	return r;
+	return n;
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	      struct fuse_file_info *fi)
 {
 	struct overlay *overlay = overlay_of(req);
-	int r;
+	ssize_t n;
 
-	(void)fi;
-	r = write_data(req, ino, data, size, (uint64_t)offset);
-	if (r < 0) {
-		fs_reply_err(req, r);
+	n = write_data(req, ino, data, size, (uint64_t)offset,
+		       fi->writepage || fi->flags & O_DIRECT);
+	if (n < 0) {
+		fs_reply_err(req, (int)n);
 		return;
 	}
-	atomic_fetch_add_explicit(&overlay->written_bytes, size, memory_order_relaxed);
-	(void)fuse_reply_write(req, size); /* fails when nobody waits for it */
+	atomic_fetch_add_explicit(&overlay->written_bytes, (size_t)n, memory_order_relaxed);
+	(void)fuse_reply_write(req, (size_t)n); /* fails when nobody waits for it */
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_file_info *fi)

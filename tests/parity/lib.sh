@@ -31,6 +31,7 @@ overlay_clean_up()
 		wait_for_end || umount -f -l "$DIR/mnt" || true
 		kill -KILL "$PID" 2>/dev/null || true # should another mount namespace have it
 	fi
+	umount -l "$DIR/source" "$DIR/plain" 2>/dev/null || true # where a test has mounted there
 	rm -rf --one-file-system "$DIR"
 }
 

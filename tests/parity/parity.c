@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parity PLAIN-DIR MOUNTED-DIR [WORD]: runs the cases whose name contains WORD. */
+/*
+ * parity PLAIN-DIR MOUNTED-DIR [WORD]: runs the cases whose name contains WORD; without
+ * one all but those of a full file system.
+ */
 #include "tests/parity/parity.h"
 
 #include <dirent.h>
@@ -236,6 +239,7 @@ int main(int argc, char **argv)
 	const struct parity_case *const groups[] = {
 		parity_names, parity_open,	 parity_data, parity_appends,
 		parity_attrs, parity_privileges, parity_dirs, parity_kernel,
+		parity_full,
 	};
 	int number = 0, failed = 0, ran = 0;
 
@@ -246,7 +250,8 @@ int main(int argc, char **argv)
 	for (size_t g = 0; g < ARRAY_SIZE(groups); g++) {
 		for (const struct parity_case *parity = groups[g]; parity->name; parity++) {
 			number++;
-			if (argc > 3 && !strstr(parity->name, argv[3]))
+			if (argc > 3 ? !strstr(parity->name, argv[3])
+				     : groups[g] == parity_full)
 				continue;
 			ran++;
 			failed += !run_case(parity, argv[1], argv[2], number);
