@@ -7,7 +7,7 @@
 
 overlay_begin
 overlay_start
-timeout 240 "$PROGRAMS/parity" "$DIR/plain" "$DIR/mnt" "$@"
+timeout 280 "$PROGRAMS/parity" "$DIR/plain" "$DIR/mnt" "$@"
 
 # What the mount shows is what is below it, and nothing is left of what was unlinked.
 list()

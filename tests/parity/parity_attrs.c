@@ -209,6 +209,19 @@ static void say_acl(const char *path, const char *name)
 		    (int)acl.entries[i].id);
 }
 
+static void make_tmpfile_below_acl(mode_t mask)
+{
+	int fd = open("d", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+	char name[32], proc[64];
+
+	snprintf(name, sizeof(name), "d/t%o", mask);
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	say_fstat(fd);
+	DO(linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW));
+	say_acl(name, ACCESS);
+	close(fd);
+}
+
 static void make_below_acl(void)
 {
 	static const mode_t masks[] = { 0, 022, 077 };
@@ -225,6 +238,13 @@ static void make_below_acl(void)
 		say_stat(name);
 		say_acl(name, ACCESS);
 		say_acl(name, DEFAULT);
+		snprintf(name, sizeof(name), "d/p%o", masks[i]);
+		DO(mkfifo(name, 0666));
+		say_stat(name);
+		say_acl(name, ACCESS);
+		snprintf(name, sizeof(name), "d/l%o", masks[i]);
+		DO(symlink("x", name));
+		make_tmpfile_below_acl(masks[i]);
 	}
 }
 

@@ -367,7 +367,7 @@ static void saved_by_rename(void)
 		watch_file(pipes[0]);
 	}
 	close(pipes[0]);
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 300; i++) {
 		memset(text, i % 2 ? 'x' : 'y', 40);
 		put("f.tmp", 0644, text);
 		if (rename("f.tmp", "f") < 0)
