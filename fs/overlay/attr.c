@@ -77,19 +77,21 @@ void overlay_stat(struct overlay *overlay, const struct node *node, const struct
 		show_as_before(overlay, node, ret_stat);
 }
 
-mode_t mode_without_privileges(mode_t mode)
+mode_t mode_without_privileges(fuse_req_t req, mode_t mode, uint32_t group)
 {
 	if (!S_ISREG(mode))
 		return mode;
 	mode &= ~(mode_t)S_ISUID;
-	/* Without group execute, sgid is an old mark for mandatory locking. */
-	if (mode & S_IXGRP)
+	/* Without group execute, sgid is an old mark for mandatory locking: the group's
+	 * own members leave it. */
+	if (mode & S_ISGID && (mode & S_IXGRP || !caller_is_in_group(req, group)))
 		mode &= ~(mode_t)S_ISGID;
 	return mode;
 }
 
-int overlay_drop_privileges(struct overlay *overlay, uint64_t id)
+int overlay_drop_privileges(fuse_req_t req, uint64_t id)
 {
+	struct overlay *overlay = overlay_of(req);
 	struct store_attr attr;
 	struct node node;
 	mode_t mode;
@@ -104,11 +106,16 @@ int overlay_drop_privileges(struct overlay *overlay, uint64_t id)
 	r = overlay_getattr(overlay, &node, &attr);
 	if (r < 0)
 		return r;
-	mode = mode_without_privileges(attr.mode);
+	mode = mode_without_privileges(req, attr.mode, attr.gid);
 	if (mode == attr.mode)
 		return 0;
-	return fs_outcome(store_setattr(overlay_store(overlay), &node.locator,
-					&(struct store_setattr){ .valid = STORE_SET_MODE,
-								 .mode = mode & 07777 },
-					/* ret_attr= */ NULL));
+	r = fs_outcome(store_setattr(overlay_store(overlay), &node.locator,
+				     &(struct store_setattr){ .valid = STORE_SET_MODE,
+							      .mode = mode & 07777 },
+				     /* ret_attr= */ NULL));
+	/* The answer holds no attributes, and exec goes by the mode that the kernel knows.
+	 * Without pages it waits for nothing; -ENOENT: already forgotten. */
+	if (r == 0)
+		(void)fuse_lowlevel_notify_inval_inode(overlay->session, id, -1, 0);
+	return r;
 }

@@ -41,3 +41,19 @@ void caller_get(fuse_req_t req, struct caller *ret_caller)
 		.groups = ret_caller->groups,
 	};
 }
+
+bool caller_is_in_group(fuse_req_t req, uint32_t group)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	gid_t groups[CALLER_GROUPS_MAX];
+	int count;
+
+	if (ctx->uid == 0 || ctx->gid == group)
+		return true;
+	count = fuse_req_getgroups(req, CALLER_GROUPS_MAX, groups); /* < 0: as above */
+	for (int i = 0; i < count && i < CALLER_GROUPS_MAX; i++) {
+		if (groups[i] == group)
+			return true;
+	}
+	return false;
+}

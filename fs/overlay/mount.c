@@ -192,6 +192,10 @@ int overlay_make_session(struct overlay *overlay)
 	/* A file that CREATE has opened would need a RELEASE; MKNOD does as well. */
 	if (overlay->opens == OVERLAY_OPENS_ZERO)
 		ops.create = NULL;
+	/* What is data and what a hole is not known below while pages are dirty: to the kernel
+	 * then all of a file is data. */
+	if (overlay->is_writeback)
+		ops.lseek = NULL;
 	overlay->session = fuse_session_new(&args, &ops, sizeof(ops), overlay);
 	fuse_opt_free_args(&args);
 	return overlay->session ? 0 : log_error_errno(ENOMEM, "cannot start a FUSE session");

@@ -57,41 +57,52 @@ static void convert(const struct stat *st, int valid, struct store_setattr *set)
 		set->valid |= STORE_SET_MTIME;
 }
 
+/* Nothing to set comes from chown(-1, -1), which clears the bits for the owner alone, and
+ * from the kernel before a change by whoever may write; the change then clears them itself. */
+static bool may_kill(fuse_req_t req, const struct store_attr *attr)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+
+	return !overlay_request()->sets_nothing || uid == 0 || uid == attr->uid;
+}
+
 /* What is to be looked at before: the old size, and bits that must go. */
-static int prepare(struct overlay *overlay, const struct node *node, struct store_setattr *set,
+static int prepare(fuse_req_t req, const struct node *node, struct store_setattr *set,
 		   uint64_t *ret_old_size)
 {
 	bool kills = overlay_request()->kills_privileges && node->flags & NODE_PRIVILEGED;
 	struct store_attr attr;
-	mode_t mode;
+	mode_t mode, left;
 	int r;
 
 	if (!(set->valid & STORE_SET_SIZE) && !kills)
 		return 0;
-	r = overlay_getattr(overlay, node, &attr);
+	r = overlay_getattr(overlay_of(req), node, &attr);
 	if (r < 0)
 		return r;
 	*ret_old_size = attr.size;
-	if (kills) {
+	if (kills && may_kill(req, &attr)) {
 		mode = set->valid & STORE_SET_MODE ? (attr.mode & S_IFMT) | set->mode : attr.mode;
-		if (mode_without_privileges(mode) != mode) {
-			set->mode = mode_without_privileges(mode) & 07777;
+		left = mode_without_privileges(req, mode, attr.gid);
+		if (left != mode) {
+			set->mode = left & 07777;
 			set->valid |= STORE_SET_MODE;
 		}
 	}
 	return 0;
 }
 
-static int change_attr(struct overlay *overlay, const struct node *node, struct store_setattr *set,
+static int change_attr(fuse_req_t req, const struct node *node, struct store_setattr *set,
 		       struct store_attr *ret_attr)
 {
+	struct overlay *overlay = overlay_of(req);
 	struct marks_change change = MARKS_CHANGE_NULL;
 	uint64_t old_size = 0;
 	int r;
 
 	if (node->flags & NODE_ENDED)
 		return leftover_setattr(overlay, node->id, set, ret_attr);
-	r = prepare(overlay, node, set, &old_size);
+	r = prepare(req, node, set, &old_size);
 	if (r < 0)
 		return r;
 	if (set->valid == 0)
@@ -122,7 +133,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int valid,
 	convert(st, valid, &set);
 	r = overlay_find(overlay, ino, &node);
 	if (r == 0)
-		r = change_attr(overlay, &node, &set, &attr);
+		r = change_attr(req, &node, &set, &attr);
 	if (r < 0) {
 		fs_reply_err(req, r);
 		return;

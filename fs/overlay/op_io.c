@@ -7,6 +7,7 @@
 #include "fs/overlay/overlay_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,43 +74,49 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct f
 	(void)fuse_reply_buf(req, buffer, (size_t)n); /* fails when nobody waits for it */
 }
 
-static int write_data(struct overlay *overlay, fuse_ino_t ino, const char *data, size_t size,
-		      uint64_t offset)
+/* A client learns how much went in. Of pages of a map, and with O_DIRECT, the kernel takes all
+ * of it or an error: it makes EIO of less. */
+static ssize_t write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
+			  uint64_t offset, bool is_whole)
 {
-	struct store *store = overlay_store(overlay);
+	struct overlay *overlay = overlay_of(req);
+	/* Acknowledged means kept: a server must not forget it in its restart. */
+	bool is_stable = !store_caps(overlay_store(overlay))->is_local;
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct cached_file *file;
-	int r;
+	ssize_t n;
 
-	r = get_file(overlay, ino, STORE_OPEN_WRITE, &file);
-	if (r < 0)
-		return r;
+	n = get_file(overlay, ino, STORE_OPEN_WRITE, &file);
+	if (n < 0)
+		return n;
 	marks_change_add_data(&change, ino, offset, offset + size);
 	marks_change_begin(overlay->marks, &change);
-	r = overlay_drop_privileges(overlay, ino);
-	if (r == 0)
-		/* Acknowledged means kept: a server must not forget it in its restart. */
-		r = fs_outcome(store_write(cached_file_get(file), data, size, offset,
-					   /* is_stable= */ !store_caps(store)->is_local));
+	n = overlay_drop_privileges(req, ino);
+	if (n == 0 && is_whole) {
+		n = fs_outcome(store_write(cached_file_get(file), data, size, offset, is_stable));
+		n = n == 0 ? (ssize_t)size : n;
+	} else if (n == 0) {
+		n = store_write_some(cached_file_get(file), data, size, offset, is_stable);
+	}
 	marks_change_end(overlay->marks, &change);
 	fdcache_put(overlay->files, file);
-	return r;
+	return n;
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	      struct fuse_file_info *fi)
 {
 	struct overlay *overlay = overlay_of(req);
-	int r;
+	ssize_t n;
 
-	(void)fi;
-	r = write_data(overlay, ino, data, size, (uint64_t)offset);
-	if (r < 0) {
-		fs_reply_err(req, r);
+	n = write_data(req, ino, data, size, (uint64_t)offset,
+		       fi->writepage || fi->flags & O_DIRECT);
+	if (n < 0) {
+		fs_reply_err(req, (int)n);
 		return;
 	}
-	atomic_fetch_add_explicit(&overlay->written_bytes, size, memory_order_relaxed);
-	(void)fuse_reply_write(req, size); /* fails when nobody waits for it */
+	atomic_fetch_add_explicit(&overlay->written_bytes, (size_t)n, memory_order_relaxed);
+	(void)fuse_reply_write(req, (size_t)n); /* fails when nobody waits for it */
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_file_info *fi)
@@ -152,7 +159,7 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	if (r == 0) {
 		mark_fallocate(&change, ino, mode, (uint64_t)offset, (uint64_t)length);
 		marks_change_begin(overlay->marks, &change);
-		r = overlay_drop_privileges(overlay, ino);
+		r = overlay_drop_privileges(req, ino);
 		if (r == 0)
 			r = fs_outcome(store_fallocate(cached_file_get(file), mode,
 						       (uint64_t)offset, (uint64_t)length));
@@ -184,9 +191,10 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct f
 		(void)fuse_reply_lseek(req, found); /* fails when nobody waits for it */
 }
 
-static ssize_t copy_range(struct overlay *overlay, fuse_ino_t ino_in, uint64_t offset_in,
-			  fuse_ino_t ino_out, uint64_t offset_out, size_t size)
+static ssize_t copy_range(fuse_req_t req, fuse_ino_t ino_in, uint64_t offset_in, fuse_ino_t ino_out,
+			  uint64_t offset_out, size_t size)
 {
+	struct overlay *overlay = overlay_of(req);
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct cached_file *in, *out;
 	ssize_t n;
@@ -198,7 +206,7 @@ static ssize_t copy_range(struct overlay *overlay, fuse_ino_t ino_in, uint64_t o
 	if (n == 0) {
 		marks_change_add_data(&change, ino_out, offset_out, offset_out + size);
 		marks_change_begin(overlay->marks, &change);
-		n = overlay_drop_privileges(overlay, ino_out);
+		n = overlay_drop_privileges(req, ino_out);
 		if (n == 0)
 			n = store_copy_range(cached_file_get(in), offset_in, cached_file_get(out),
 					     offset_out, size);
@@ -218,8 +226,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in,
 	(void)fi_in;
 	(void)fi_out;
 	(void)flags;
-	n = copy_range(overlay_of(req), ino_in, (uint64_t)offset_in, ino_out, (uint64_t)offset_out,
-		       size);
+	n = copy_range(req, ino_in, (uint64_t)offset_in, ino_out, (uint64_t)offset_out, size);
 	if (n < 0)
 		fs_reply_err(req, (int)n);
 	else

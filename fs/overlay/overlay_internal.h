@@ -125,6 +125,7 @@ void overlay_lift_writeback_limits(struct overlay *overlay);
 struct request {
 	uint32_t opcode;
 	bool kills_privileges; /* suid and sgid are to be cleared */
+	bool sets_nothing;     /* a SETATTR: chown(-1, -1), or the kernel's own clearing */
 	bool acl_kills_sgid;   /* sgid is to be cleared */
 };
 
@@ -180,10 +181,11 @@ void overlay_hide_limbo(struct overlay *overlay, const struct node *node, struct
 /* As the workload is to see them. */
 void overlay_stat(struct overlay *overlay, const struct node *node, const struct store_attr *attr,
 		  struct stat *ret_stat);
-/* What is left of @mode when a client without CAP_FSETID has changed the file. */
-mode_t mode_without_privileges(mode_t mode);
-/* Does that to @node if the request being served asks for it. */
-int overlay_drop_privileges(struct overlay *overlay, uint64_t id);
+/* What is left of the @mode of a file of @group when @req, from a client without
+ * CAP_FSETID, has changed it. */
+mode_t mode_without_privileges(fuse_req_t req, mode_t mode, uint32_t group);
+/* Does that to node @id if @req, the request being served, asks for it. */
+int overlay_drop_privileges(fuse_req_t req, uint64_t id) MUST_CHECK;
 
 /* ---- caller.c ------------------------------------------------------------ */
 
@@ -198,6 +200,9 @@ struct caller {
 void caller_init_thread(void);
 /* Who sent @req; *@ret_caller must not move, cred points into it. */
 void caller_get(fuse_req_t req, struct caller *ret_caller);
+/* Whether who sent @req is of @group, or root. Reads /proc when it is not the first one
+ * of its groups: for what is rare. */
+bool caller_is_in_group(fuse_req_t req, uint32_t group);
 
 /* ---- leftover.c ---------------------------------------------------------- */
 

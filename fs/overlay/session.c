@@ -46,30 +46,17 @@ void *overlay_read_buffer(void)
 
 /* ---- what a message is --------------------------------------------------- */
 
+/* Of kernels that are newer than the headers. */
+enum {
+	OPCODE_STATX = 52,
+	OPCODE_COPY_FILE_RANGE_64 = 53,
+};
+
 enum message_class { MESSAGE_FREE, MESSAGE_READS, MESSAGE_CHANGES };
 
 static enum message_class classify(uint32_t opcode)
 {
 	switch (opcode) {
-	case FUSE_SETATTR:
-	case FUSE_SYMLINK:
-	case FUSE_MKNOD:
-	case FUSE_MKDIR:
-	case FUSE_UNLINK:
-	case FUSE_RMDIR:
-	case FUSE_RENAME:
-	case FUSE_RENAME2:
-	case FUSE_LINK:
-	case FUSE_WRITE:
-	case FUSE_SETXATTR:
-	case FUSE_REMOVEXATTR:
-	case FUSE_CREATE:
-	case FUSE_TMPFILE:
-	case FUSE_FALLOCATE:
-	case FUSE_COPY_FILE_RANGE:
-	case FUSE_FSYNC: /* what was written before must be durable on the right side */
-	case FUSE_FSYNCDIR:
-		return MESSAGE_CHANGES;
 	case FUSE_LOOKUP:
 	case FUSE_GETATTR:
 	case FUSE_READLINK:
@@ -81,9 +68,26 @@ static enum message_class classify(uint32_t opcode)
 	case FUSE_READDIR:
 	case FUSE_READDIRPLUS:
 	case FUSE_LSEEK:
+	case OPCODE_STATX:
 		return MESSAGE_READS;
-	default: /* they touch no store, or are refused */
+	case FUSE_INIT: /* from here on they touch no store, or are refused */
+	case FUSE_DESTROY:
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_OPEN:
+	case FUSE_FLUSH:
+	case FUSE_RELEASE:
+	case FUSE_RELEASEDIR:
+	case FUSE_ACCESS:
+	case FUSE_BMAP:
+	case FUSE_IOCTL:
+	case FUSE_POLL:
+	case FUSE_GETLK:
+	case FUSE_SETLK:
+	case FUSE_SETLKW:
 		return MESSAGE_FREE;
+	default: /* fsync too, for what was written before; and what may come to be */
+		return MESSAGE_CHANGES;
 	}
 }
 
@@ -107,14 +111,16 @@ static void note_request(const struct fuse_in_header *header)
 		break;
 	case FUSE_SETATTR:
 		setattr = body(header, sizeof(*setattr));
-		/* Nothing to set is chown(-1, -1), or the kernel's own clearing. */
+		/* With writeback the kernel adds its time of change. */
+		request.sets_nothing =
+			setattr && !(setattr->valid &
+				     ~(uint32_t)(FATTR_FH | FATTR_LOCKOWNER | FATTR_CTIME));
 		request.kills_privileges =
-			setattr && (setattr->valid & FATTR_KILL_SUIDGID ||
-				    !(setattr->valid &
-				      ~(uint32_t)(FATTR_FH | FATTR_LOCKOWNER | FATTR_CTIME)));
+			setattr && (setattr->valid & FATTR_KILL_SUIDGID || request.sets_nothing);
 		break;
 	case FUSE_FALLOCATE:
 	case FUSE_COPY_FILE_RANGE:
+	case OPCODE_COPY_FILE_RANGE_64:
 		/* No flag says it; the kernel has mostly seen to it before. */
 		request.kills_privileges = header->uid != 0;
 		break;

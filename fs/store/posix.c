@@ -153,6 +153,7 @@ static const struct store_ops posix_ops = {
 	.file_fd = posix_file_fd,
 	.read = posix_read,
 	.write = posix_write,
+	.write_some = posix_write_some,
 	.file_getattr = posix_file_getattr,
 	.file_listxattr = posix_file_listxattr,
 	.file_setattr = posix_file_setattr,

@@ -142,6 +142,7 @@ int posix_file_fd(const struct store_file *file);
 ssize_t posix_read(struct store_file *file, void *buffer, size_t size, uint64_t offset);
 int posix_write(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		bool is_stable);
+ssize_t posix_write_some(struct store_file *file, const void *buffer, size_t size, uint64_t offset);
 ssize_t posix_file_listxattr(struct store_file *file, char *list, size_t size);
 int posix_file_getattr(struct store_file *file, struct store_attr *ret_attr);
 int posix_file_setattr(struct store_file *file, const struct store_setattr *set,

@@ -150,23 +150,33 @@ ssize_t posix_read(struct store_file *file, void *buffer, size_t size, uint64_t 
 	return (ssize_t)done;
 }
 
+ssize_t posix_write_some(struct store_file *file, const void *buffer, size_t size, uint64_t offset)
+{
+	ssize_t n;
+
+	if (!is_offset(offset, size))
+		return -EFBIG;
+	do
+		n = pwrite(fd_of(file), buffer, size, (off_t)offset);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	if (n == 0 && size > 0)
+		return -EIO; /* no file system should; never spin on it */
+	return n;
+}
+
 int posix_write(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		bool is_stable UNUSED)
 {
 	size_t done = 0;
 
-	if (!is_offset(offset, size))
-		return -EFBIG;
 	while (done < size) {
-		ssize_t n = pwrite(fd_of(file), (const char *)buffer + done, size - done,
-				   (off_t)(offset + done));
+		ssize_t n = posix_write_some(file, (const char *)buffer + done, size - done,
+					     offset + done);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EIO; /* no file system should; never spin on it */
+			return (int)n;
 		done += (size_t)n;
 	}
 	return 0;

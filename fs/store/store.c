@@ -309,6 +309,18 @@ int store_write(struct store_file *file, const void *buffer, size_t size, uint64
 	return file->ops->write(file, buffer, size, offset, is_stable);
 }
 
+ssize_t store_write_some(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
+			 bool is_stable)
+{
+	int r;
+
+	assert(size <= SSIZE_MAX);
+	if (file->ops->write_some)
+		return file->ops->write_some(file, buffer, size, offset);
+	r = store_write(file, buffer, size, offset, is_stable);
+	return r == 0 ? (ssize_t)size : r;
+}
+
 int store_file_getattr(struct store_file *file, struct store_attr *ret_attr)
 {
 	assert(file);

@@ -255,6 +255,9 @@ ssize_t store_read(struct store_file *file, void *buffer, size_t size, uint64_t 
  * it to store_fsync() and store_commit()). */
 int store_write(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		bool is_stable) MUST_CHECK;
+/* As write(2): what went in before there was an error (no space, say), or the error. */
+ssize_t store_write_some(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
+			 bool is_stable) MUST_CHECK;
 int store_file_getattr(struct store_file *file, struct store_attr *ret_attr) MUST_CHECK;
 /* As store_listxattr() of the open file; -EOPNOTSUPP also where only that can list. */
 ssize_t store_file_listxattr(struct store_file *file, char *list, size_t size) MUST_CHECK;

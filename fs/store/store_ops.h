@@ -57,6 +57,9 @@ struct store_ops {
 	ssize_t (*read)(struct store_file *file, void *buffer, size_t size, uint64_t offset);
 	int (*write)(struct store_file *file, const void *buffer, size_t size, uint64_t offset,
 		     bool is_stable);
+	/* NULL: it writes all or fails. */
+	ssize_t (*write_some)(struct store_file *file, const void *buffer, size_t size,
+			      uint64_t offset);
 	int (*file_getattr)(struct store_file *file, struct store_attr *ret_attr);
 	ssize_t (*file_listxattr)(struct store_file *file, char *list, size_t size); /* may be NULL */
 	int (*file_setattr)(struct store_file *file, const struct store_setattr *set,

@@ -28,8 +28,10 @@ overlay_clean_up()
 {
 	if [[ -n $PID ]]; then
 		exec {SERVER_IN}>&- # at the end of its input it unmounts
-		wait_for_end || umount -f -l "$DIR/mnt"
+		wait_for_end || umount -f -l "$DIR/mnt" || true
+		kill -KILL "$PID" 2>/dev/null || true # should another mount namespace have it
 	fi
+	umount -l "$DIR/source" "$DIR/plain" 2>/dev/null || true # where a test has mounted there
 	rm -rf --one-file-system "$DIR"
 }
 

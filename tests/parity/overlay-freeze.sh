@@ -24,6 +24,25 @@ timeout 5 df "$DIR/mnt" >"$DIR/df"
 wait "$writer"
 [[ $(cat "$DIR/source/new") == after ]]
 
+# ---- one of each kind ----
+list_source()
+{
+	(cd "$DIR/source/changes" && find . -printf '%P %m %U:%G %n %s %T@ %C@ %l\n' | sort)
+	(cd "$DIR/source/changes" && find . -type f -print0 | sort -z | xargs -0 cat | cksum)
+}
+mkdir "$DIR/mnt/changes" "$DIR/done"
+kinds=$("$PROGRAMS/changes" "$DIR/mnt/changes" prepare)
+list_source >"$DIR/before"
+[[ $(overlay_ask 'freeze 20000') == ok ]]
+"$PROGRAMS/changes" "$DIR/mnt/changes" run "$DIR/done" >"$DIR/kinds" &
+writer=$!
+wait_for_stat parked "$kinds"
+[[ -z $(ls "$DIR/done") ]] || fail "made while frozen: kind $(ls "$DIR/done")"
+diff "$DIR/before" <(list_source) || fail 'a change was made while frozen'
+[[ $(overlay_ask thaw) == ok ]]
+wait "$writer" || fail 'not all changes were made after the thaw'
+(($(ls "$DIR/done" | wc -l) == kinds))
+
 # ---- it can be killed, and then has done nothing ----
 [[ $(overlay_ask 'freeze 5000') == ok ]]
 touch "$DIR/mnt/killed" &

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parity PLAIN-DIR MOUNTED-DIR [WORD]: runs the cases whose name contains WORD. */
+/*
+ * parity PLAIN-DIR MOUNTED-DIR [WORD]: runs the cases whose name contains WORD; without
+ * one all but those of a full file system.
+ */
 #include "tests/parity/parity.h"
 
 #include <dirent.h>
@@ -231,20 +234,31 @@ static bool run_case(const struct parity_case *parity, const char *plain_root,
 	return is_alike && has_ended;
 }
 
+/* @word of the command line: cases with it, or with "!" before it those without it. */
+static bool is_wanted(const char *name, bool is_special, const char *word)
+{
+	if (word && word[0] != '!')
+		return strstr(name, word);
+	return !is_special && (!word || !strstr(name, word + 1));
+}
+
 int main(int argc, char **argv)
 {
-	const struct parity_case *const groups[] = { parity_names, parity_data, parity_attrs,
-						     parity_dirs };
+	const struct parity_case *const groups[] = {
+		parity_names, parity_open,	 parity_data, parity_appends,
+		parity_attrs, parity_privileges, parity_dirs, parity_kernel,
+		parity_full,
+	};
 	int number = 0, failed = 0, ran = 0;
 
 	if (argc < 3) {
-		fprintf(stderr, "usage: parity PLAIN-DIR MOUNTED-DIR [WORD]\n");
+		fprintf(stderr, "usage: parity PLAIN-DIR MOUNTED-DIR [[!]WORD]\n");
 		return 2;
 	}
 	for (size_t g = 0; g < ARRAY_SIZE(groups); g++) {
 		for (const struct parity_case *parity = groups[g]; parity->name; parity++) {
 			number++;
-			if (argc > 3 && !strstr(parity->name, argv[3]))
+			if (!is_wanted(parity->name, groups[g] == parity_full, argv[3]))
 				continue;
 			ran++;
 			failed += !run_case(parity, argv[1], argv[2], number);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes: owners, modes, suid bits, times, extended attributes, ACLs. */
+/* Attributes: owners, modes, times, extended attributes, ACLs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,148 +12,6 @@
 #include <unistd.h>
 
 #include "tests/parity/parity.h"
-
-/* ---- suid, sgid, capabilities -------------------------------------------- */
-
-static void make_privileged(mode_t mode)
-{
-	put("f", 0644, "0123456789");
-	DO(chown("f", USER, EXTRA_GROUP));
-	DO(chmod("f", mode));
-}
-
-static void write_it(void)
-{
-	int fd = open("f", O_WRONLY | O_CLOEXEC);
-
-	DO(pwrite(fd, "x", 1, 0));
-	close(fd);
-}
-
-static void write_directly(void)
-{
-	int fd = open("f", O_WRONLY | O_DIRECT | O_CLOEXEC);
-	char *data;
-
-	if (posix_memalign((void **)&data, 4096, 4096) != 0)
-		exit(1);
-	memset(data, 'd', 4096);
-	DO(pwrite(fd, data, 4096, 0));
-	free(data);
-	close(fd);
-}
-
-static void truncate_it(void)
-{
-	DO(truncate("f", 2));
-}
-
-static void open_truncating(void)
-{
-	int fd = open("f", O_WRONLY | O_TRUNC | O_CLOEXEC);
-
-	say("opened %d", fd >= 0);
-	close(fd);
-}
-
-static void allocate_it(void)
-{
-	int fd = open("f", O_WRONLY | O_CLOEXEC);
-
-	DO(fallocate(fd, 0, 0, 100));
-	close(fd);
-}
-
-static void copy_into_it(void)
-{
-	int fd = open("f", O_WRONLY | O_CLOEXEC), in = open("in", O_RDONLY | O_CLOEXEC);
-	off_t from = 0, to = 0;
-
-	DO(copy_file_range(in, &from, fd, &to, 5, 0));
-	close(in);
-	close(fd);
-}
-
-static void change_group(void)
-{
-	DO(chown("f", -1, USER_GROUP));
-}
-
-static void change_nothing(void)
-{
-	DO(chown("f", -1, -1));
-}
-
-static void touch_it(void)
-{
-	DO(utimensat(AT_FDCWD, "f", NULL, 0));
-}
-
-static void append_to_it(void)
-{
-	int fd = open("f", O_WRONLY | O_APPEND | O_CLOEXEC);
-
-	DO(write(fd, "more", 4));
-	close(fd);
-}
-
-static void (*const privileged_acts[])(void) = {
-	write_it,     write_directly, truncate_it,    open_truncating, allocate_it,
-	copy_into_it, change_group,   change_nothing, touch_it,	       append_to_it,
-};
-
-static void try_privileged_acts(bool is_user)
-{
-	static const mode_t modes[] = { 06775, 06764, 04755, 02755, 02744, 0755 };
-
-	put("in", 0644, "0123456789");
-	for (size_t m = 0; m < ARRAY_SIZE(modes); m++) {
-		for (size_t a = 0; a < ARRAY_SIZE(privileged_acts); a++) {
-			say("mode %o act %zu", modes[m], a);
-			make_privileged(modes[m]);
-			if (is_user)
-				as_user(privileged_acts[a]);
-			else
-				privileged_acts[a]();
-			say_stat("f");
-			DO(unlink("f"));
-		}
-	}
-}
-
-static void suid_by_user(void)
-{
-	try_privileged_acts(/* is_user= */ true);
-}
-
-static void suid_by_root(void)
-{
-	try_privileged_acts(/* is_user= */ false);
-}
-
-/* vfs_cap_data of revision 2: cap_net_raw+ep */
-static const unsigned char capability[20] = { 1, 0, 0, 2, 0, 0x20 };
-
-static void capabilities(void)
-{
-	char value[64];
-
-	put("in", 0644, "0123456789");
-	for (size_t a = 0; a < ARRAY_SIZE(privileged_acts); a++) {
-		for (int is_user = 0; is_user < 2; is_user++) {
-			say("act %zu by %d", a, is_user);
-			make_privileged(0755);
-			DO(setxattr("f", "security.capability", capability, sizeof(capability), 0));
-			if (is_user)
-				as_user(privileged_acts[a]);
-			else
-				privileged_acts[a]();
-			DO(getxattr("f", "security.capability", value, sizeof(value)));
-			say_stat("f");
-			DO(unlink("f"));
-		}
-	}
-}
 
 /* ---- owners and modes ---------------------------------------------------- */
 
@@ -351,6 +209,19 @@ static void say_acl(const char *path, const char *name)
 		    (int)acl.entries[i].id);
 }
 
+static void make_tmpfile_below_acl(mode_t mask)
+{
+	int fd = open("d", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+	char name[32], proc[64];
+
+	snprintf(name, sizeof(name), "d/t%o", mask);
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	say_fstat(fd);
+	DO(linkat(AT_FDCWD, proc, AT_FDCWD, name, AT_SYMLINK_FOLLOW));
+	say_acl(name, ACCESS);
+	close(fd);
+}
+
 static void make_below_acl(void)
 {
 	static const mode_t masks[] = { 0, 022, 077 };
@@ -367,6 +238,13 @@ static void make_below_acl(void)
 		say_stat(name);
 		say_acl(name, ACCESS);
 		say_acl(name, DEFAULT);
+		snprintf(name, sizeof(name), "d/p%o", masks[i]);
+		DO(mkfifo(name, 0666));
+		say_stat(name);
+		say_acl(name, ACCESS);
+		snprintf(name, sizeof(name), "d/l%o", masks[i]);
+		DO(symlink("x", name));
+		make_tmpfile_below_acl(masks[i]);
 	}
 }
 
@@ -452,9 +330,6 @@ static void file_system(void)
 }
 
 const struct parity_case parity_attrs[] = {
-	{ "a user's changes clear suid and sgid", suid_by_user },
-	{ "root's changes keep suid and sgid", suid_by_root },
-	{ "file capabilities", capabilities },
 	{ "owners and modes", owners_and_modes },
 	{ "times", times },
 	{ "extended attributes", xattrs },

@@ -308,6 +308,87 @@ static void renames_with_flags(void)
 	say_dir(".");
 }
 
+/* Never EXDEV, whatever is moved where within the mount. */
+static void moved_directories(void)
+{
+	char name[64];
+
+	DO(mkdir("a", 0755));
+	DO(mkdir("b", 0755));
+	DO(mkdir("a/full", 0755));
+	DO(mkdir("a/full/sub", 0755));
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "a/full/sub/%d", i);
+		put(name, 0644, name);
+	}
+	DO(symlink("../full", "a/full/sub/up"));
+	DO(link("a/full/sub/1", "b/linked"));
+	say_file("a/full/sub/3"); /* seen, and not seen */
+	DO(rename("a/full", "b/full"));
+	DO(rename("b/full/sub", "a/sub"));
+	DO(rename("a/sub", "a/sub2"));
+	say_dir("a/sub2");
+	say_dir("b/full");
+	say_file("a/sub2/1");
+	DO(rename("b/full", "a/sub2/full"));
+	DO(rename("a/sub2", "a/sub2/full/x"));
+	DO(rename2("a/sub2", "b", RENAME_EXCHANGE));
+	say_dir("a/sub2");
+	say_dir("b");
+	DO(rename2("b/full", "a", RENAME_NOREPLACE));
+	DO(rename2("b/full", "c", RENAME_NOREPLACE));
+	say_stat("c");
+	say_stat("b");
+	DO(mkdir("empty", 0700));
+	DO(rename("c", "empty"));
+	say_stat("empty");
+	DO(rename("a/sub2/linked", "empty/linked"));
+	DO(rename2("empty/linked", "b/1", 0));
+	say_stat("b/1");
+	say_stat("empty/linked");
+	say_file("b/up/../1");
+	DO(open("b/up", O_RDONLY | O_CLOEXEC));
+	DO(rename("b", "a/b/c"));
+	DO(rename("b/", "z/"));
+	say_dir("z");
+}
+
+/* A name's type changes in one go, empty or full, both ways. */
+static void types_change(void)
+{
+	static const char *const steps[] = { "file", "empty", "full",  "symlink", "fifo", "full",
+					     "file", "fifo",  "empty", "symlink", "full" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		if (strcmp(steps[i], "file") == 0) {
+			put("x", 0644, "a file");
+		} else if (strcmp(steps[i], "symlink") == 0) {
+			DO(symlink("../target", "x"));
+		} else if (strcmp(steps[i], "fifo") == 0) {
+			DO(mkfifo("x", 0600));
+		} else {
+			DO(mkdir("x", 0711));
+			if (strcmp(steps[i], "full") == 0) {
+				put("x/in", 0600, steps[i]);
+				DO(mkdir("x/sub", 0755));
+				DO(link("x/in", "x/sub/linked"));
+			}
+		}
+		say_stat("x");
+		if (i + 1 == ARRAY_SIZE(steps))
+			break;
+		if (strcmp(steps[i], "full") == 0) {
+			DO(rename("x/sub/linked", "x/moved"));
+			DO(rmdir("x/sub"));
+			DO(unlink("x/moved"));
+			DO(unlink("x/in"));
+		}
+		DO(remove("x"));
+	}
+	say_dir(".");
+	say_dir("x");
+}
+
 static void removals(void)
 {
 	put("f", 0644, "file");
@@ -467,8 +548,31 @@ static void tmpfiles_as_user(void)
 
 static void odd_names(void)
 {
-	static const char *const names[] = { "a\nb",	  "-rf",      " leading",
-					     "trailing ", "\xff\xfe", "..." };
+	static const char *const names[] = {
+		"a\nb",
+		"-rf",
+		" leading",
+		"trailing ",
+		"\xff\xfe",
+		"...",
+		"\n",
+		"*",
+		"\\",
+		"'\"",
+		"\t\r\x1b[31m",
+		"%s%n",
+
+		".hidden",
+		"a:b",
+		"COM1",
+		/* which other file systems take for one */
+		"File",
+		"file",
+		"\xc3\xa9",
+		"e\xcc\x81",
+		"trailing",
+		"trailing.",
+	};
 	char name[300];
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
@@ -500,6 +604,8 @@ const struct parity_case parity_names[] = {
 	{ "symlinks", symlinks },
 	{ "renames", renames },
 	{ "renames with flags", renames_with_flags },
+	{ "moved directories", moved_directories },
+	{ "a name changes its type", types_change },
 	{ "removals", removals },
 	{ "an unlinked open file does all that a file does", unlinked_open },
 	{ "a file that was renamed over while open", renamed_over_open },
