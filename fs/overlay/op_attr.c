@@ -94,8 +94,6 @@ static int change_attr(struct overlay *overlay, const struct node *node, struct 
 	r = prepare(overlay, node, set, &old_size);
 	if (r < 0)
 		return r;
-	if (set->valid == 0)
-		return overlay_getattr(overlay, node, ret_attr);
 
 	marks_change_add_attr(&change, node->id);
 	/* All beyond the smaller of the sizes: it goes, or comes as zeros. */

@@ -234,7 +234,7 @@ static bool run_case(const struct parity_case *parity, const char *plain_root,
 int main(int argc, char **argv)
 {
 	const struct parity_case *const groups[] = { parity_names, parity_data, parity_attrs,
-						     parity_dirs };
+						     parity_dirs, parity_suites };
 	int number = 0, failed = 0, ran = 0;
 
 	if (argc < 3) {

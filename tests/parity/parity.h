@@ -20,7 +20,8 @@ struct parity_case {
 };
 
 /* Ended by one without a name. */
-extern const struct parity_case parity_names[], parity_data[], parity_attrs[], parity_dirs[];
+extern const struct parity_case parity_names[], parity_data[], parity_attrs[], parity_dirs[],
+	parity_suites[];
 
 enum { USER = 1000, USER_GROUP = 1000, EXTRA_GROUP = 2000, OTHER_USER = 1001 };
 

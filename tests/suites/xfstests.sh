@@ -8,7 +8,7 @@
 # namespace only.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-LIMIT_S=120
+LIMIT_S=300
 CHUNK=20	# tests that one run of `check` makes
 
 # They take the machine's time, not the file system's, or are for the devices below it.
@@ -28,7 +28,7 @@ prepare()
 	for user in fsgqa fsgqa2 123456-fsgqa; do
 		id=$((id + 1))
 		grep -q "^$user:" "$T/passwd" ||
-			printf '%s:x:%d:%d::/tmp:/bin/bash\n' "$user" $id $id >>"$T/passwd"
+			printf '%s:*:%d:%d::/tmp:/bin/bash\n' "$user" $id $id >>"$T/passwd"
 		grep -q "^$user:" "$T/group" || printf '%s:x:%d:\n' "$user" $id >>"$T/group"
 	done
 	mount --bind "$T/passwd" /etc/passwd
