@@ -48,7 +48,34 @@ static void chown_of_nothing(void)
 	}
 }
 
+/* open12 of LTP. The pages are dropped, so that reading is not from memory alone. */
+static void read_with(int flags)
+{
+	struct timespec times[2] = { { .tv_sec = 1000000000 }, { .tv_nsec = UTIME_OMIT } };
+	struct stat st;
+	char text[8];
+	int fd;
+
+	put("file", 0644, "text");
+	fd = open("file", O_RDONLY | O_CLOEXEC | flags);
+	DO(fsync(fd));
+	DO(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+	DO(utimensat(AT_FDCWD, "file", times, 0));
+	DO(pread(fd, text, sizeof(text), 0));
+	if (fstat(fd, &st) == 0)
+		say("atime %s", st.st_atime == times[0].tv_sec ? "stays" : "moves");
+	close(fd);
+	DO(unlink("file"));
+}
+
+static void reading_without_atime(void)
+{
+	read_with(0);
+	read_with(O_NOATIME);
+}
+
 const struct parity_case parity_suites[] = {
 	{ "chown of nothing moves the change time", chown_of_nothing },
+	{ "reading with O_NOATIME leaves the access time", reading_without_atime },
 	{ 0 },
 };

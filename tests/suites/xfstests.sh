@@ -8,7 +8,7 @@
 # namespace only.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-LIMIT_S=300
+LIMIT_S=900	# generic/069 makes three million writes
 CHUNK=20	# tests that one run of `check` makes
 
 # They take the machine's time, not the file system's, are for the devices below it, or for
