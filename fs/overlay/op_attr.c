@@ -66,22 +66,27 @@ static bool may_kill(fuse_req_t req, const struct store_attr *attr)
 	return !overlay_request()->sets_nothing || uid == 0 || uid == attr->uid;
 }
 
+enum { PREPARE_E_NOTHING = 1 }; /* there is nothing to be done */
+
 /* What is to be looked at before: the old size, and bits that must go. */
 static int prepare(fuse_req_t req, const struct node *node, struct store_setattr *set,
 		   uint64_t *ret_old_size)
 {
 	bool kills = overlay_request()->kills_privileges && node->flags & NODE_PRIVILEGED;
+	bool sets_nothing = overlay_request()->sets_nothing;
 	struct store_attr attr;
 	mode_t mode, left;
 	int r;
 
-	if (!(set->valid & STORE_SET_SIZE) && !kills)
+	if (!(set->valid & STORE_SET_SIZE) && !kills && !sets_nothing)
 		return 0;
 	r = overlay_getattr(overlay_of(req), node, &attr);
 	if (r < 0)
 		return r;
 	*ret_old_size = attr.size;
-	if (kills && may_kill(req, &attr)) {
+	if (sets_nothing && !may_kill(req, &attr))
+		return PREPARE_E_NOTHING;
+	if (kills) {
 		mode = set->valid & STORE_SET_MODE ? (attr.mode & S_IFMT) | set->mode : attr.mode;
 		left = mode_without_privileges(req, mode, attr.gid);
 		if (left != mode) {
@@ -103,10 +108,10 @@ static int change_attr(fuse_req_t req, const struct node *node, struct store_set
 	if (node->flags & NODE_ENDED)
 		return leftover_setattr(overlay, node->id, set, ret_attr);
 	r = prepare(req, node, set, &old_size);
+	if (r == PREPARE_E_NOTHING)
+		return overlay_getattr(overlay, node, ret_attr);
 	if (r < 0)
 		return r;
-	if (set->valid == 0)
-		return overlay_getattr(overlay, node, ret_attr);
 
 	marks_change_add_attr(&change, node->id);
 	/* All beyond the smaller of the sizes: it goes, or comes as zeros. */

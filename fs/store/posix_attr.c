@@ -125,7 +125,7 @@ int posix_setattr_fd(int fd, bool is_path, const struct store_setattr *set,
 			return r;
 	}
 	/* The order matters: a new owner clears suid and sgid, all of it sets the times. */
-	if (set->valid & (STORE_SET_UID | STORE_SET_GID)) {
+	if (set->valid & (STORE_SET_UID | STORE_SET_GID) || !set->valid) {
 		r = set_owner(fd, set);
 		if (r < 0)
 			return r;

@@ -172,8 +172,8 @@ int store_lookup(struct store *store, const struct locator *dir, const char *nam
 int store_getattr(struct store *store, const struct locator *object, struct store_attr *ret_attr) MUST_CHECK;
 
 /* Sets what @set->valid names, in this order: size, owner, mode, times; so that suid
- * and sgid bits given with an owner survive. @ret_attr may be NULL; else the
- * attributes after it. */
+ * and sgid bits given with an owner survive. If it names nothing, a local store moves the
+ * change time, as chown(-1, -1) does. @ret_attr may be NULL; else the attributes after it. */
 int store_setattr(struct store *store, const struct locator *object, const struct store_setattr *set,
 		  struct store_attr *ret_attr) MUST_CHECK;
 
