@@ -213,9 +213,12 @@ static void check(const char *dir)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "make", required_argument, NULL, 'm' },  { "mode", required_argument, NULL, 'j' },
-		{ "id", required_argument, NULL, 'i' },	   { "acks", required_argument, NULL, 'a' },
-		{ "until", required_argument, NULL, 'u' }, { "check", required_argument, NULL, 'c' },
+		{ "make", required_argument, NULL, 'm' },
+		{ "mode", required_argument, NULL, 'j' },
+		{ "id", required_argument, NULL, 'i' },
+		{ "acks", required_argument, NULL, 'a' },
+		{ "until", required_argument, NULL, 'u' },
+		{ "check", required_argument, NULL, 'c' },
 		{ 0 },
 	};
 	const char *made = NULL, *mode = NULL, *acks = NULL, *until = NULL, *checked = NULL;
@@ -224,13 +227,26 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
 		switch (option) {
-		case 'm': made = optarg; break;
-		case 'j': mode = optarg; break;
-		case 'i': id = (unsigned)parse_number("--id", optarg); break;
-		case 'a': acks = optarg; break;
-		case 'u': until = optarg; break;
-		case 'c': checked = optarg; break;
-		default: return TEST_TROUBLE;
+		case 'm':
+			made = optarg;
+			break;
+		case 'j':
+			mode = optarg;
+			break;
+		case 'i':
+			id = (unsigned)parse_number("--id", optarg);
+			break;
+		case 'a':
+			acks = optarg;
+			break;
+		case 'u':
+			until = optarg;
+			break;
+		case 'c':
+			checked = optarg;
+			break;
+		default:
+			return TEST_TROUBLE;
 		}
 	}
 	if (optind != argc - 1 || !(made || checked || (mode && acks && until)))
