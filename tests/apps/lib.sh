@@ -57,12 +57,34 @@ helper()
 # helper_ends PID WHAT: waits for one that is to end by itself, and well.
 helper_ends()
 {
-	local pid=$1 status=0 other left=()
+	local status=0
 
-	wait "$pid" || status=$?
+	wait "$1" || status=$?
 	((status == 0)) || fail "$2 ended with $status"
-	for other in "${HELPERS[@]}"; do
-		[[ $other == "$pid" ]] || left+=("$other")
+	helper_drop "$1"
+}
+
+# helpers_kill PID...: without a warning, with their children.
+helpers_kill()
+{
+	local pid
+
+	for pid in "$@"; do
+		{
+			pkill -KILL -P "$pid" || true
+			kill -KILL "$pid" || true
+			wait "$pid" || true
+		} 2>/dev/null
+		helper_drop "$pid"
+	done
+}
+
+helper_drop()
+{
+	local pid left=()
+
+	for pid in "${HELPERS[@]}"; do
+		[[ $pid == "$1" ]] || left+=("$pid")
 	done
 	HELPERS=("${left[@]}")
 }
