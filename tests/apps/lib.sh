@@ -110,6 +110,7 @@ apps_end()
 	status_is errors.count 0 || fail "errors: $(status_get errors)"
 	compare_trees "$MOUNT" "$T/bare/target" "${CMP[@]}"
 	stop_ferryfs
+	say "stopped"
 	fingerprint | diff "$T/flipped" - >"$T/changed" ||
 		fail "the source was changed after the flip: $(head -n 20 "$T/changed")"
 	compare_trees "$SHM/source/ballast" "$TARGET_DIR/ballast" "${CMP[@]}"
