@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "util/cleanup.h"
+#include "util/descriptors.h"
 #include "util/log.h"
 
 /*
@@ -200,7 +201,7 @@ static void set_database_options(rocksdb_options_t *options, rocksdb_env_t *env,
 	rocksdb_options_set_allow_concurrent_memtable_write(options, 0);
 	rocksdb_options_set_enable_write_thread_adaptive_yield(options, 0);
 	rocksdb_options_set_max_background_jobs(options, 2); /* one flushes, one compacts */
-	rocksdb_options_set_max_open_files(options, OPEN_FILES_MAX);
+	rocksdb_options_set_max_open_files(options, (int)descriptors_share(DESCRIPTORS_JOURNAL, OPEN_FILES_MAX));
 	rocksdb_options_set_max_file_opening_threads(options, 1);
 	rocksdb_options_set_max_manifest_file_size(options, MANIFEST_BYTES_MAX);
 	rocksdb_options_set_manifest_preallocation_size(options, MANIFEST_PREALLOCATED_BYTES);

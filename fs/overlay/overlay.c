@@ -8,30 +8,13 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "util/cleanup.h"
+#include "util/descriptors.h"
 #include "util/log.h"
 
 /* ---- life ---------------------------------------------------------------- */
-
-/* What the process may open: a quarter for idle files, half for unlinked ones, and the
- * rest for the stores. */
-static unsigned descriptors_max(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > INT_MAX)
-		return INT_MAX;
-	return limit.rlim_cur < 8 ? 8 : (unsigned)limit.rlim_cur;
-}
-
-static unsigned files_max(void)
-{
-	return descriptors_max() / 4 < OVERLAY_FILES_MAX ? descriptors_max() / 4
-							 : OVERLAY_FILES_MAX;
-}
 
 static struct overlay *overlay_free(struct overlay *overlay)
 {
@@ -78,9 +61,9 @@ static struct overlay *overlay_new(const struct overlay_config *config)
 	overlay->gate = gate_new(config->parked_bytes_max);
 	overlay->crew = crew_new(config->threads);
 	overlay->nodes = nodes_new();
-	overlay->files = fdcache_new(files_max());
+	overlay->files = fdcache_new(descriptors_share(DESCRIPTORS_FILES, OVERLAY_FILES_MAX));
 	overlay->leftovers = leftovers_new();
-	overlay->pins_max = descriptors_max() / 2;
+	overlay->pins_max = descriptors_share(DESCRIPTORS_UNLINKED, UINT_MAX);
 	if (overlay->ended_fd < 0 || !overlay->mountpoint || !overlay->fsname ||
 	    !overlay->limbo_name || !overlay->gate || !overlay->crew || !overlay->nodes || !overlay->files ||
 	    !overlay->leftovers)

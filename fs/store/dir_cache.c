@@ -25,6 +25,7 @@ struct dir_cache_entry {
 
 struct dir_cache {
 	pthread_mutex_t lock;
+	unsigned entries_max;
 	/* guarded by lock */
 	unsigned entry_count;
 	struct dir_cache_entry *newest, *oldest;
@@ -40,12 +41,15 @@ static unsigned bucket_of(const struct locator *locator)
 	return (unsigned)((hash ^ hash >> 29) % BUCKETS);
 }
 
-struct dir_cache *dir_cache_new(void)
+struct dir_cache *dir_cache_new(unsigned entries_max)
 {
 	struct dir_cache *cache = calloc(1, sizeof(*cache));
 
-	if (cache)
-		pthread_mutex_init(&cache->lock, NULL);
+	assert(entries_max > 0);
+	if (!cache)
+		return NULL;
+	pthread_mutex_init(&cache->lock, NULL);
+	cache->entries_max = entries_max;
 	return cache;
 }
 
@@ -170,9 +174,9 @@ struct dir_cache_entry *dir_cache_add(struct dir_cache *cache, const struct loca
 	found = find_locked(cache, locator);
 	if (!found) {
 		entry->pin_count = 1;
-		if (cache->entry_count == DIR_CACHE_ENTRIES_MAX)
+		if (cache->entry_count == cache->entries_max)
 			evicted = evict_locked(cache);
-		if (cache->entry_count < DIR_CACHE_ENTRIES_MAX) {
+		if (cache->entry_count < cache->entries_max) {
 			struct dir_cache_entry **bucket = &cache->buckets[bucket_of(locator)];
 
 			entry->next_in_bucket = *bucket;
@@ -182,7 +186,7 @@ struct dir_cache_entry *dir_cache_add(struct dir_cache *cache, const struct loca
 			cache->entry_count++;
 		}
 	}
-	assert(cache->entry_count <= DIR_CACHE_ENTRIES_MAX);
+	assert(cache->entry_count <= cache->entries_max);
 	pthread_mutex_unlock(&cache->lock);
 
 	entry_free(evicted);

@@ -13,13 +13,14 @@
 #include "util/attr.h"
 #include "util/locator.h"
 
-enum { DIR_CACHE_ENTRIES_MAX = 256 }; /* descriptors kept open; then the oldest is closed */
+enum { DIR_CACHE_ENTRIES_MAX = 256 }; /* more are of no use */
 
 struct dir_cache;	/* opaque */
 struct dir_cache_entry; /* opaque */
 
-/* NULL when memory is short. */
-struct dir_cache *dir_cache_new(void) MUST_CHECK;
+/* Keeps @entries_max descriptors open; then the oldest is closed. NULL when memory is
+ * short. */
+struct dir_cache *dir_cache_new(unsigned entries_max) MUST_CHECK;
 
 /* Closes all. No entry is pinned any more. NULL is allowed. Returns NULL. */
 struct dir_cache *dir_cache_free(struct dir_cache *cache);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "util/cleanup.h"
+#include "util/descriptors.h"
 #include "util/log.h"
 
 /* Magic numbers that <linux/magic.h> lacks. */
@@ -278,7 +279,7 @@ int store_posix_open(const char *path, struct store **ret_store)
 	store->base.ops = &posix_ops;
 	store->mount_fd = store->root_fd = -1;
 	store->path = strdup(path);
-	store->dirs = dir_cache_new();
+	store->dirs = dir_cache_new(descriptors_share(DESCRIPTORS_DIRS, DIR_CACHE_ENTRIES_MAX));
 	if (!store->path || !store->dirs)
 		return log_error_errno(ENOMEM, "cannot open the tree '%s'", path);
 

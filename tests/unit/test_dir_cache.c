@@ -51,7 +51,7 @@ static struct dir_cache_entry *get(struct dir_cache *cache, unsigned n)
 
 static void gives_back_what_was_added(void **state)
 {
-	struct dir_cache *cache = dir_cache_new();
+	struct dir_cache *cache = dir_cache_new(DIR_CACHE_ENTRIES_MAX);
 	struct dir_cache_entry *entry;
 
 	(void)state;
@@ -69,7 +69,7 @@ static void gives_back_what_was_added(void **state)
 
 static void second_to_add_gets_the_first(void **state)
 {
-	struct dir_cache *cache = dir_cache_new();
+	struct dir_cache *cache = dir_cache_new(DIR_CACHE_ENTRIES_MAX);
 	struct locator locator = locator_of(1);
 	struct dir_cache_entry *first = add(cache, 1);
 	int fd = new_fd();
@@ -84,7 +84,7 @@ static void second_to_add_gets_the_first(void **state)
 
 static void closes_the_least_recently_used(void **state)
 {
-	struct dir_cache *cache = dir_cache_new();
+	struct dir_cache *cache = dir_cache_new(DIR_CACHE_ENTRIES_MAX);
 	struct dir_cache_entry *entry;
 	int fd_of_0 = -1, fd_of_1 = -1;
 
@@ -111,12 +111,13 @@ static void closes_the_least_recently_used(void **state)
 
 static void keeps_what_is_pinned_and_no_more_than_its_bound(void **state)
 {
-	struct dir_cache_entry *pinned[DIR_CACHE_ENTRIES_MAX], *extra;
-	struct dir_cache *cache = dir_cache_new();
+	enum { KEPT = 3 };
+	struct dir_cache_entry *pinned[KEPT], *extra;
+	struct dir_cache *cache = dir_cache_new(KEPT);
 	int fd;
 
 	(void)state;
-	for (unsigned n = 0; n < DIR_CACHE_ENTRIES_MAX; n++)
+	for (unsigned n = 0; n < KEPT; n++)
 		pinned[n] = add(cache, n);
 	extra = add(cache, 1000);
 	fd = dir_cache_entry_fd(extra);
@@ -124,7 +125,7 @@ static void keeps_what_is_pinned_and_no_more_than_its_bound(void **state)
 	assert_null(get(cache, 1000)); /* handed out, not kept */
 	dir_cache_put(cache, extra);
 	assert_false(is_open(fd));
-	for (unsigned n = 0; n < DIR_CACHE_ENTRIES_MAX; n++) {
+	for (unsigned n = 0; n < KEPT; n++) {
 		assert_true(is_open(dir_cache_entry_fd(pinned[n])));
 		dir_cache_put(cache, pinned[n]);
 	}
@@ -133,7 +134,7 @@ static void keeps_what_is_pinned_and_no_more_than_its_bound(void **state)
 
 static void forgotten_entry_lives_to_its_last_pin(void **state)
 {
-	struct dir_cache *cache = dir_cache_new();
+	struct dir_cache *cache = dir_cache_new(DIR_CACHE_ENTRIES_MAX);
 	struct dir_cache_entry *entry = add(cache, 1);
 	int fd = dir_cache_entry_fd(entry);
 
@@ -170,7 +171,7 @@ static void *use(void *arg)
 
 static void threads_share_it(void **state)
 {
-	struct dir_cache *cache = dir_cache_new();
+	struct dir_cache *cache = dir_cache_new(DIR_CACHE_ENTRIES_MAX);
 	pthread_t threads[4];
 
 	(void)state;
