@@ -88,6 +88,7 @@ overlay_stop()
 		sleep 0.1
 	done
 	((i < 50)) || fail 'cannot unmount'
+	wait_for_end || fail 'the server does not end: is the mount in another namespace too?'
 	wait "$PID"
 	PID=
 }
