@@ -89,6 +89,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	overlay->is_ready = overlay->init_error == 0;
 }
 
+/* No lseek: the kernel passes SEEK_DATA on without sending the pages first that were dirtied
+ * through a map, and then who copies data alone leaves them out. Without it all is data. */
 static const struct fuse_lowlevel_ops operations = {
 	.init = op_init,
 	.lookup = op_lookup,
@@ -123,7 +125,6 @@ static const struct fuse_lowlevel_ops operations = {
 	.ioctl = op_ioctl,
 	.fallocate = op_fallocate,
 	.copy_file_range = op_copy_file_range,
-	.lseek = op_lseek,
 	.tmpfile = op_tmpfile,
 };
 
@@ -192,10 +193,6 @@ int overlay_make_session(struct overlay *overlay)
 	/* A file that CREATE has opened would need a RELEASE; MKNOD does as well. */
 	if (overlay->opens == OVERLAY_OPENS_ZERO)
 		ops.create = NULL;
-	/* What is data and what a hole is not known below while pages are dirty: to the kernel
-	 * then all of a file is data. */
-	if (overlay->is_writeback)
-		ops.lseek = NULL;
 	overlay->session = fuse_session_new(&args, &ops, sizeof(ops), overlay);
 	fuse_opt_free_args(&args);
 	return overlay->session ? 0 : log_error_errno(ENOMEM, "cannot start a FUSE session");

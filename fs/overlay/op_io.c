@@ -202,28 +202,6 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t 
 	fs_reply_done(req, r);
 }
 
-void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi)
-{
-	struct overlay *overlay = overlay_of(req);
-	struct cached_file *file;
-	int64_t found;
-
-	(void)fi;
-	if (whence != SEEK_DATA && whence != SEEK_HOLE) {
-		fs_reply_err(req, -EINVAL); /* the others are the kernel's */
-		return;
-	}
-	found = get_file(overlay, ino, STORE_OPEN_READ, &file);
-	if (found == 0) {
-		found = store_seek(cached_file_get(file), (uint64_t)offset, whence);
-		fdcache_put(overlay->files, file);
-	}
-	if (found < 0)
-		fs_reply_err(req, (int)found);
-	else
-		(void)fuse_reply_lseek(req, found); /* fails when nobody waits for it */
-}
-
 static ssize_t copy_range(fuse_req_t req, fuse_ino_t ino_in, uint64_t offset_in, fuse_ino_t ino_out,
 			  uint64_t offset_out, size_t size)
 {

@@ -318,7 +318,6 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_file_info *fi);
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
 		  struct fuse_file_info *fi);
-void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struct fuse_file_info *fi);
 void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in,
 			struct fuse_file_info *fi_in, fuse_ino_t ino_out, off_t offset_out,
 			struct fuse_file_info *fi_out, size_t size, int flags);

@@ -67,7 +67,6 @@ static enum message_class classify(uint32_t opcode)
 	case FUSE_OPENDIR:
 	case FUSE_READDIR:
 	case FUSE_READDIRPLUS:
-	case FUSE_LSEEK:
 	case OPCODE_STATX:
 		return MESSAGE_READS;
 	case FUSE_INIT: /* from here on they touch no store, or are refused */
@@ -81,6 +80,7 @@ static enum message_class classify(uint32_t opcode)
 	case FUSE_ACCESS:
 	case FUSE_BMAP:
 	case FUSE_IOCTL:
+	case FUSE_LSEEK:
 	case FUSE_POLL:
 	case FUSE_GETLK:
 	case FUSE_SETLK:

@@ -478,7 +478,7 @@ const struct parity_case parity_appends[] = {
 	{ "dirty maps are copied and sent", copies_of_maps },
 	{ "two processes store into one map", maps_of_two },
 	{ "the limit of a file's size", limits },
-	{ "great offsets, and holes before them", great_offsets },
+	{ "great offsets", great_offsets },
 	{ "bad addresses", bad_addresses },
 	{ "from and to other file systems", other_file_systems },
 	{ 0 },

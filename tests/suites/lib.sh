@@ -19,7 +19,7 @@
 # Suites mount, and ask about every mount there is.
 if [[ ${FERRYFS_SUITE_NAMESPACE:-} != "$$" ]]; then
 	export FERRYFS_SUITE_NAMESPACE=$$
-	exec unshare --mount --propagation private "$BASH" "$0" "$@"
+	exec unshare --mount --propagation slave "$BASH" "$0" "$@"
 fi
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
