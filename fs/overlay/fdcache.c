@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 enum { BUCKETS = 1024 };
@@ -19,6 +20,7 @@ struct cached_file {
 	struct store_file *file;
 	unsigned held;
 	bool is_published, is_writable;
+	atomic_bool may_have_pages;
 };
 
 struct fdcache {
@@ -185,6 +187,7 @@ int fdcache_insert(struct fdcache *cache, uint64_t id, struct store_file *file,
 	opened->file = file;
 	opened->held = 1;
 	opened->is_writable = true;
+	atomic_init(&opened->may_have_pages, true);
 	*ret_file = publish(cache, opened);
 	return 0;
 }
@@ -206,6 +209,7 @@ int fdcache_get(struct fdcache *cache, uint64_t id, unsigned flags, struct store
 	opened->id = id;
 	opened->held = 1;
 	opened->is_writable = true;
+	atomic_init(&opened->may_have_pages, true);
 	r = open_file(cache, store, locator, known | STORE_OPEN_READ | STORE_OPEN_WRITE, &opened->file);
 	/* Read-only file systems, immutable files, running programs. */
 	if ((r == -EROFS || r == -EPERM || r == -EACCES || r == -ETXTBSY) &&
@@ -244,6 +248,18 @@ void fdcache_put(struct fdcache *cache, struct cached_file *file)
 struct store_file *cached_file_get(const struct cached_file *file)
 {
 	return file->file;
+}
+
+void cached_file_note_pages(struct cached_file *file)
+{
+	/* Mostly it is so already, and then the cache line stays shared. */
+	if (!atomic_load(&file->may_have_pages))
+		atomic_store(&file->may_have_pages, true);
+}
+
+bool cached_file_take_pages(struct cached_file *file)
+{
+	return atomic_load(&file->may_have_pages) && atomic_exchange(&file->may_have_pages, false);
 }
 
 void fdcache_drop(struct fdcache *cache, uint64_t id)

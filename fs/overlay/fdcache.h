@@ -41,6 +41,11 @@ int fdcache_insert(struct fdcache *cache, uint64_t id, struct store_file *file,
 void fdcache_put(struct fdcache *cache, struct cached_file *file);
 struct store_file *cached_file_get(const struct cached_file *file); /* borrowed while held */
 
+/* Whether the kernel may hold pages of the file, as far as is known here: true at first, and
+ * after cached_file_note_pages(). Taking it makes it false. */
+void cached_file_note_pages(struct cached_file *file);
+bool cached_file_take_pages(struct cached_file *file);
+
 /* Unpublishes the file of @id; it is closed when nobody holds it. */
 void fdcache_drop(struct fdcache *cache, uint64_t id);
 /* Unpublishes all. */

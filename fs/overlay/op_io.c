@@ -72,18 +72,21 @@ static bool read_quietly(struct overlay *overlay, fuse_ino_t ino, void *buffer, 
 }
 
 static ssize_t read_data(struct overlay *overlay, fuse_ino_t ino, void *buffer, size_t size,
-			 uint64_t offset, bool is_quiet)
+			 uint64_t offset, const struct fuse_file_info *fi)
 {
+	/* There was no OPEN, but each READ says how its file was opened. */
+	bool is_quiet = fi->flags & O_NOATIME && store_caps(overlay_store(overlay))->is_local;
 	struct cached_file *file;
 	ssize_t n;
 
-	if (is_quiet && store_caps(overlay_store(overlay))->is_local &&
-	    read_quietly(overlay, ino, buffer, size, offset, &n))
-		return n;
 	n = get_file(overlay, ino, STORE_OPEN_READ, &file);
 	if (n < 0)
 		return n;
-	n = store_read(cached_file_get(file), buffer, size, offset);
+	/* Before the data is looked at: see op_write(). Direct reads name an owner of locks. */
+	if (fi->lock_owner == 0)
+		cached_file_note_pages(file);
+	if (!is_quiet || !read_quietly(overlay, ino, buffer, size, offset, &n))
+		n = store_read(cached_file_get(file), buffer, size, offset);
 	fdcache_put(overlay->files, file);
 	return n;
 }
@@ -96,9 +99,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct f
 
 	if (size > OVERLAY_IO_BYTES_MAX)
 		size = OVERLAY_IO_BYTES_MAX;
-	/* There was no OPEN, but each READ says how its file was opened. */
 	if (buffer)
-		n = read_data(overlay, ino, buffer, size, (uint64_t)offset, fi->flags & O_NOATIME);
+		n = read_data(overlay, ino, buffer, size, (uint64_t)offset, fi);
 	if (n < 0) {
 		fs_reply_err(req, (int)n);
 		return;
@@ -110,9 +112,11 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct f
 /* A client learns how much went in. Of pages of a map, and with O_DIRECT, the kernel takes all
  * of it or an error: it makes EIO of less. */
 static ssize_t write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
-			  uint64_t offset, bool is_whole)
+			  uint64_t offset, const struct fuse_file_info *fi, bool *ret_is_stale)
 {
 	struct overlay *overlay = overlay_of(req);
+	bool is_direct = !fi->writepage && fi->flags & O_DIRECT;
+	bool is_whole = fi->writepage || is_direct;
 	/* Acknowledged means kept: a server must not forget it in its restart. */
 	bool is_stable = !store_caps(overlay_store(overlay))->is_local;
 	struct marks_change change = MARKS_CHANGE_NULL;
@@ -132,23 +136,29 @@ static ssize_t write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size
 		n = store_write_some(cached_file_get(file), data, size, offset, is_stable);
 	}
 	marks_change_end(overlay->marks, &change);
+	*ret_is_stale = n >= 0 && is_direct && cached_file_take_pages(file);
 	fdcache_put(overlay->files, file);
 	return n;
 }
 
+/* After a direct write the kernel may still hold pages that were read during it; so if any
+ * were read since the last one it drops them before the answer. Whoever reads a page notes it
+ * before looking at the data: either the write's thread sees that, or the page is new. */
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 	      struct fuse_file_info *fi)
 {
 	struct overlay *overlay = overlay_of(req);
+	bool is_stale = false;
 	ssize_t n;
 
-	n = write_data(req, ino, data, size, (uint64_t)offset,
-		       fi->writepage || fi->flags & O_DIRECT);
+	n = write_data(req, ino, data, size, (uint64_t)offset, fi, &is_stale);
 	if (n < 0) {
 		fs_reply_err(req, (int)n);
 		return;
 	}
 	atomic_fetch_add_explicit(&overlay->written_bytes, (size_t)n, memory_order_relaxed);
+	if (is_stale && notifier_add(overlay->notifier, req, ino, (size_t)n) == 0)
+		return;
 	(void)fuse_reply_write(req, (size_t)n); /* fails when nobody waits for it */
 }
 

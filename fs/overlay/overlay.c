@@ -24,6 +24,7 @@ static struct overlay *overlay_free(struct overlay *overlay)
 		fuse_session_destroy(overlay->session);
 	overlay->files = fdcache_free(overlay->files);
 	overlay->nodes = nodes_free(overlay->nodes);
+	overlay->notifier = notifier_free(overlay->notifier);
 	overlay->crew = crew_free(overlay->crew);
 	overlay->gate = gate_free(overlay->gate);
 	fd_close(overlay->ended_fd);
@@ -60,12 +61,13 @@ static struct overlay *overlay_new(const struct overlay_config *config)
 	atomic_init(&overlay->active, config->active);
 	overlay->gate = gate_new(config->parked_bytes_max);
 	overlay->crew = crew_new(config->threads);
+	overlay->notifier = notifier_new();
 	overlay->nodes = nodes_new();
 	overlay->files = fdcache_new(descriptors_share(DESCRIPTORS_FILES, OVERLAY_FILES_MAX));
 	overlay->leftovers = leftovers_new();
 	overlay->pins_max = descriptors_share(DESCRIPTORS_UNLINKED, UINT_MAX);
 	if (overlay->ended_fd < 0 || !overlay->mountpoint || !overlay->fsname ||
-	    !overlay->limbo_name || !overlay->gate || !overlay->crew || !overlay->nodes || !overlay->files ||
+	    !overlay->limbo_name || !overlay->gate || !overlay->crew || !overlay->notifier || !overlay->nodes || !overlay->files ||
 	    !overlay->leftovers)
 		return overlay_free(overlay);
 	return overlay;

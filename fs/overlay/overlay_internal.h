@@ -43,6 +43,7 @@
 #include "fs/overlay/fdcache.h"
 #include "fs/overlay/gate.h"
 #include "fs/overlay/nodes.h"
+#include "fs/overlay/notifier.h"
 #include "fs/overlay/overlay.h"
 
 enum {
@@ -66,6 +67,7 @@ struct overlay {
 	struct orphans *orphans;
 	struct gate *gate;
 	struct crew *crew;
+	struct notifier *notifier;
 	struct nodes *nodes;
 	struct fdcache *files;
 
@@ -89,7 +91,8 @@ struct overlay {
 	bool is_ready;	/* INIT was answered */
 	bool is_debug, is_writeback;
 	enum overlay_opens opens;
-	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX + 1]; /* and the watcher */
+	/* Those that serve, those that release, the watcher, the notifier. */
+	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX + 2];
 	unsigned thread_count, server_count, releaser_count;
 
 	_Atomic uint64_t capability_changes; /* begun and ended; see op_xattr.c */

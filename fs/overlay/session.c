@@ -338,6 +338,14 @@ static void *watch(void *argument)
 	return NULL;
 }
 
+static void *notify(void *argument)
+{
+	struct overlay *overlay = argument;
+
+	notifier_run(overlay->notifier, overlay->session);
+	return NULL;
+}
+
 static void *release(void *argument)
 {
 	struct overlay *overlay = argument;
@@ -408,6 +416,8 @@ int overlay_session_start(struct overlay *overlay, unsigned threads)
 
 	assert(threads > 0 && threads <= OVERLAY_THREADS_MAX);
 	r = start_thread(overlay, watch, "watcher");
+	if (r == 0)
+		r = start_thread(overlay, notify, "notifier");
 	for (unsigned i = 0; i < releasers && r == 0; i++)
 		r = start_thread(overlay, release, "releaser");
 	for (unsigned i = 0; i < threads && r == 0; i++)
@@ -420,6 +430,7 @@ void overlay_session_join(struct overlay *overlay)
 	/* The servers end by themselves; what is parked is nobody's any more. */
 	gate_stop(overlay->gate);
 	crew_stop(overlay->crew);
+	notifier_stop(overlay->notifier);
 	for (unsigned i = 0; i < overlay->thread_count; i++)
 		pthread_join(overlay->threads[i], NULL);
 	overlay->thread_count = 0;
