@@ -403,6 +403,7 @@ void service_tick(struct service *service)
 		(void)log_warning_errno(r, "cannot record the phase in '%s', retrying",
 					service->plan->state.path);
 	service->has_update_failed = r < 0; /* said once, not every second */
+	overlay_tidy(service->overlay);
 	marks_get_stats(service->marks, &marks);
 	migrate_get_status(service->migrate, &migrate);
 	sample = (struct rates_sample){

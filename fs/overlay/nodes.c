@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A chained hash table in shards, each of which doubles by itself. The locator stands
+ * A chained hash table in shards, each of which doubles and halves by itself. The locator stands
  * behind the node in the same allocation; one that outgrows it moves the node, which
  * nobody outside the shard's lock can notice.
  */
@@ -17,6 +17,7 @@
 enum {
 	SHARDS = 64,
 	BUCKETS_FIRST = 64,
+	SPARSE = 8, /* buckets to a node: half of them would do */
 	LOOKUP_BITS = 40,
 };
 
@@ -110,16 +111,16 @@ static struct entry **find_locked(struct shard *shard, uint64_t id)
 	return link;
 }
 
-/* More buckets; without memory for them the chains just get longer. */
-static void grow_locked(struct shard *shard)
+/* So many buckets, a power of two; without memory for them it stays as it is. */
+static void resize_locked(struct shard *shard, uint32_t new_count)
 {
 	uint32_t count = shard->bucket_count;
-	struct entry **old = shard->buckets, **new = calloc((size_t)count * 2, sizeof(*new));
+	struct entry **old = shard->buckets, **new = calloc(new_count, sizeof(*new));
 
 	if (!new)
 		return;
 	shard->buckets = new;
-	shard->bucket_count = count * 2;
+	shard->bucket_count = new_count;
 	for (uint32_t b = 0; b < count; b++) {
 		while (old[b]) {
 			struct entry *entry = old[b], **link = bucket_of(shard, entry->id);
@@ -178,7 +179,7 @@ int nodes_add(struct nodes *nodes, const struct node *node, uint64_t lookups)
 	if (r == 0 && is_new) {
 		atomic_fetch_add_explicit(&nodes->count, 1, memory_order_relaxed);
 		if (++shard->count > shard->bucket_count)
-			grow_locked(shard);
+			resize_locked(shard, shard->bucket_count * 2);
 	}
 	pthread_mutex_unlock(&shard->lock);
 	return r;
@@ -255,7 +256,9 @@ bool nodes_forget(struct nodes *nodes, uint64_t id, uint64_t lookups, unsigned *
 		if ((*link)->lookups == 0) {
 			gone = *link;
 			*link = gone->next;
-			shard->count--;
+			if (--shard->count < shard->bucket_count / SPARSE &&
+			    shard->bucket_count > BUCKETS_FIRST)
+				resize_locked(shard, shard->bucket_count / 2);
 		}
 	}
 	pthread_mutex_unlock(&shard->lock);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -229,6 +230,22 @@ void overlay_switch(struct overlay *overlay, enum side side)
 	atomic_store(&overlay->active, side);
 	keep_flips(overlay, atomic_fetch_add(&overlay->flips, 1) + 1);
 	gate_open(overlay->gate);
+}
+
+/* The allocator keeps what is freed amidst what is not, unless it is told. */
+void overlay_tidy(struct overlay *overlay)
+{
+	uint64_t count = nodes_count(overlay->nodes);
+
+	if (count > overlay->nodes_most)
+		overlay->nodes_most = count;
+	/* By halves: a tree that is dropped bit by bit is not worth a look each time. */
+	if (overlay->nodes_most - count < OVERLAY_TIDY_NODES || count > overlay->nodes_most / 2)
+		return;
+	if (gate_parked(overlay->gate) > 0)
+		return; /* whoever waits need not wait for this too */
+	overlay->nodes_most = count;
+	(void)malloc_trim(0); /* whether there was anything */
 }
 
 void overlay_get_stats(struct overlay *overlay, struct overlay_stats *ret_stats)

@@ -69,6 +69,10 @@ int overlay_hold_reads(struct overlay *overlay, uint64_t deadline_ms) MUST_CHECK
  * ones too, go on by the locators of the new side. */
 void overlay_switch(struct overlay *overlay, enum side side);
 
+/* Gives back to the system what forgotten objects have left. To be called about every
+ * second, by one thread. */
+void overlay_tidy(struct overlay *overlay);
+
 struct overlay_stats {
 	uint64_t requests, changes, read_bytes, written_bytes; /* ever */
 	uint64_t nodes;					       /* objects the kernel knows now */

@@ -52,6 +52,7 @@ enum {
 	OVERLAY_BACKGROUND_MAX = 4096,	/* asynchronous requests; more wait in the kernel */
 	OVERLAY_THREADS_MAX = 64,
 	OVERLAY_RELEASERS_MAX = 4,     /* threads that let parked requests through */
+	OVERLAY_TIDY_NODES = 50000,    /* forgotten: then their memory is given back */
 	OVERLAY_CACHE_SECONDS = 86400, /* entries and attributes: we are the only way in */
 };
 
@@ -97,6 +98,7 @@ struct overlay {
 
 	_Atomic uint64_t capability_changes; /* begun and ended; see op_xattr.c */
 	_Atomic uint64_t requests, changes, read_bytes, written_bytes;
+	uint64_t nodes_most; /* since the last tidying; of the thread that does it */
 };
 
 static inline enum side overlay_active(const struct overlay *overlay)
