@@ -97,7 +97,7 @@ fingerprint()
 
 apps_failover()
 {
-	status_is phase guard && fail "there was a failover already"
+	wait_for 100 "the baseline" status_is baseline.done true
 	ferry failover --max-freeze "${FAILOVER_MS_MAX}ms" || fail "the failover was refused"
 	say "failed over, frozen for $(status_get last_freeze_ms) ms"
 	status_is phase guard || fail "phase is '$(status_get phase)', not 'guard'"
@@ -114,6 +114,9 @@ apps_end()
 	fingerprint | diff "$T/flipped" - >"$T/changed" ||
 		fail "the source was changed after the flip: $(head -n 20 "$T/changed")"
 	compare_trees "$SHM/source/ballast" "$TARGET_DIR/ballast" "${CMP[@]}"
+	"$ROOT/tests/apps/unchanged.py" "$BELOW" "$BEYOND" >"$T/unchanged" ||
+		fail "what was not changed is not as on the source: $(tail -n 20 "$T/unchanged")"
+	say "$(tail -n 1 "$T/unchanged")"
 	umount "$T/bare"
 	test_end
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mapper FILE --state STATE --id N --until UNTIL [--sync]
+ * mapper FILE --state STATE --id N --until UNTIL --cold COLD [--sync]
  * mapper FILE --state STATE --check [--least STATE | --synced STATE]
  *
  * Up to PROCESSES programs map FILE shared and store into it until UNTIL is there, each
- * into a cell of its own in every page. What was stored, and with --sync what msync() has
- * acknowledged, is noted in STATE, which is not on the mount.
+ * into a cell of its own in every page, and from COLD on only in half of the pages. What was
+ * stored, and with --sync what msync() has acknowledged, is noted in STATE, which is not on
+ * the mount.
  *
  * --check compares FILE with STATE: exactly, or as what may be between an earlier copy of
  * it and now; --synced: of the copy only what was synced counts.
@@ -60,9 +61,9 @@ static _Atomic uint64_t *cell_of(uint8_t *bytes, unsigned id, unsigned page)
 }
 
 static void store_round(uint8_t *bytes, struct state *state, unsigned id, uint64_t value,
-			bool is_synced)
+			unsigned pages, bool is_synced)
 {
-	for (unsigned page = 0; page < PAGES; page++) {
+	for (unsigned page = 0; page < pages; page++) {
 		_Atomic uint64_t *cell;
 
 		if ((page + value) % 3)
@@ -82,13 +83,15 @@ static void store_round(uint8_t *bytes, struct state *state, unsigned id, uint64
 }
 
 static void run(const char *path, struct state *state, unsigned id, const char *until,
-		bool is_synced)
+		const char *cold, bool is_synced)
 {
 	uint8_t *bytes = map(path, PAGES * PAGE_BYTES, /* is_writable= */ true);
 	uint64_t value;
 
 	for (value = 1; access(until, F_OK) < 0; value++) {
-		store_round(bytes, state, id, value, is_synced);
+		unsigned pages = access(cold, F_OK) < 0 ? PAGES : PAGES / 2;
+
+		store_round(bytes, state, id, value, pages, is_synced);
 		usleep(ROUND_US);
 	}
 	if (munmap(bytes, PAGES * PAGE_BYTES) < 0)
@@ -150,6 +153,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "check", no_argument, NULL, 'c' },
+		{ "cold", required_argument, NULL, 'o' },
 		{ "id", required_argument, NULL, 'i' },
 		{ "least", required_argument, NULL, 'l' },
 		{ "state", required_argument, NULL, 's' },
@@ -158,7 +162,7 @@ int main(int argc, char **argv)
 		{ "until", required_argument, NULL, 'u' },
 		{ 0 },
 	};
-	const char *state = NULL, *least = NULL, *until = NULL;
+	const char *state = NULL, *least = NULL, *until = NULL, *cold = NULL;
 	bool is_check = false, is_synced = false;
 	unsigned id = 0;
 	int option;
@@ -184,6 +188,9 @@ int main(int argc, char **argv)
 		case 'm':
 			is_synced = true;
 			break;
+		case 'o':
+			cold = optarg;
+			break;
 		case 'u':
 			until = optarg;
 			break;
@@ -191,7 +198,7 @@ int main(int argc, char **argv)
 			return TEST_TROUBLE;
 		}
 	}
-	if (optind != argc - 1 || !state || id >= PROCESSES || !(is_check || until))
+	if (optind != argc - 1 || !state || id >= PROCESSES || !(is_check || (until && cold)))
 		die(TEST_TROUBLE, "usage: see mapper.c");
 	if (is_check)
 		check(argv[optind], map(state, sizeof(struct state), /* is_writable= */ false),
@@ -199,6 +206,6 @@ int main(int argc, char **argv)
 		      is_synced);
 	else
 		run(argv[optind], map(state, sizeof(struct state), /* is_writable= */ true), id,
-		    until, is_synced);
+		    until, cold, is_synced);
 	return 0;
 }

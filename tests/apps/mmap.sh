@@ -30,14 +30,16 @@ for ((i = 0; i < FILES; i++)); do
 		sync=()
 		((id % 2 == 0)) || sync=(--sync)
 		helper "$APPS/mapper" "$WORK/$i" --state "$T/state.d/$i" --id "$id" --until "$T/done" \
-			"${sync[@]}" >"$T/mapper.$i.$id" 2>&1
+			--cold "$T/cold" "${sync[@]}" >"$T/mapper.$i.$id" 2>&1
 	done
 done
 sleep "$PHASE_S"
-wait_converged 60
+wait_for 60 "the baseline" status_is baseline.done true
 cp -r "$T/state.d" "$T/before"
 check_maps "$WORK" --least "$T/before"
 check_maps "$BELOW" --synced "$T/before"
+touch "$T/cold" # from here on half of it is not stored into any more
+sleep 0.5
 apps_failover
 # What is on the source now was stored by then.
 check_maps "$BELOW" --synced "$T/before"
