@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #include "util/log.h"
 
 /* What libfuse puts before the data of the largest WRITE, and tells the kernel so. */
+enum { LOOK_OUT_NS_MAX = 50 * 1000 };
 enum { MESSAGE_BYTES_MAX = OVERLAY_IO_BYTES_MAX + 4096 };
 
 static _Thread_local struct request request;
@@ -289,6 +291,25 @@ static bool has_more(const struct overlay *overlay)
 	return poll(&fd, 1, 0) > 0;
 }
 
+/* A client that has got its answer often has the next request soon. To be woken by it takes
+ * longer than to look out for it, above all in a virtual machine; so a thread does that for a
+ * while, but for those whom it would keep from the processor, and as long as it pays: a wait
+ * that was longer halves the next look-out, one that was shorter makes it full again. */
+static ssize_t wait_and_receive(struct overlay *overlay, void *message)
+{
+	static _Thread_local uint64_t patience_ns = LOOK_OUT_NS_MAX;
+	uint64_t start = clock_ns(), now = start;
+	ssize_t n;
+
+	while (now - start < patience_ns && !has_more(overlay)) {
+		sched_yield();
+		now = clock_ns();
+	}
+	n = receive(overlay, message);
+	patience_ns = clock_ns() - start < LOOK_OUT_NS_MAX ? LOOK_OUT_NS_MAX : patience_ns / 2;
+	return n;
+}
+
 /* Reads a message when it is this thread's turn; as receive(). */
 static ssize_t take(struct overlay *overlay, void *message)
 {
@@ -296,7 +317,7 @@ static ssize_t take(struct overlay *overlay, void *message)
 	bool is_last;
 
 	crew_read_begin(overlay->crew);
-	n = receive(overlay, message);
+	n = wait_and_receive(overlay, message);
 	is_last = crew_read_end(overlay->crew);
 	if (is_last && n > 0 && (may_take_long(overlay, message) || has_more(overlay)))
 		crew_wake(overlay->crew);
