@@ -284,6 +284,11 @@ void gate_open(struct gate *gate)
 	pthread_mutex_unlock(&gate->lock);
 }
 
+bool gate_is_open(const struct gate *gate)
+{
+	return !(atomic_load(&gate->word) & BARS);
+}
+
 bool gate_is_overfull(const struct gate *gate)
 {
 	return atomic_load(&gate->parked_bytes) > gate->parked_bytes_max;

@@ -4,7 +4,8 @@
  * The gate that a cutover holds requests with.
  *
  * Passing it and being counted is one atomic step: when a closer has seen the count
- * at zero, no request of that kind is between the gate and its answer. Changes that
+ * at zero, no request of that kind is between the gate and its answer (but for direct writes
+ * whose work is done, and which the notifier answers). Changes that
  * find it closed are parked as raw messages, in the order of their coming, and hold
  * no thread; when it opens they are handed out by gate_next(). Reads are held back
  * (in their thread) only while gate_close_reads() is in force, for an instant.
@@ -67,6 +68,7 @@ int gate_freeze(struct gate *gate, uint64_t deadline_ms) MUST_CHECK;
 int gate_close_reads(struct gate *gate, uint64_t deadline_ms) MUST_CHECK;
 void gate_open(struct gate *gate);
 
+bool gate_is_open(const struct gate *gate);
 bool gate_is_overfull(const struct gate *gate);
 uint64_t gate_parked(const struct gate *gate);
 /* The longest that one was parked by the last freeze, as far as released. */

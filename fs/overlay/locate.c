@@ -93,16 +93,16 @@ int overlay_intern(struct overlay *overlay, const struct locator *locator,
 }
 
 int overlay_intern_new(struct overlay *overlay, const struct locator *locator,
-		       const struct store_attr *attr, uint64_t parent, struct node *ret_node,
-		       uint64_t *ret_seq)
+		       const struct store_attr *attr, uint64_t parent, struct node *ret_node)
 {
 	enum side side = overlay_active(overlay);
 	struct object object;
+	uint64_t seq;
 	int r;
 
 	r = journal_object_intern_early(overlay->journal, side, locator, attr->mode & S_IFMT,
 					atomic_load(&overlay->flips) > 0 ? 0 : attr->ino, &object,
-					ret_seq);
+					&seq);
 	if (r != 0)
 		return fs_outcome(r);
 	*ret_node = (struct node){

@@ -53,9 +53,9 @@ static const struct cap caps_needed[] = {
 	{ FUSE_CAP_HANDLE_KILLPRIV_V2, "clearing of suid bits by the file system" },
 };
 
-static void need(struct overlay *overlay, const struct fuse_conn_info *conn, const struct cap *cap)
+static void need(struct overlay *overlay, struct fuse_conn_info *conn, const struct cap *cap)
 {
-	if (!fuse_get_feature_flag((struct fuse_conn_info *)conn, cap->flag))
+	if (!fuse_get_feature_flag(conn, cap->flag))
 		overlay->init_error = log_error_errno(
 			EOPNOTSUPP, "this kernel's FUSE lacks %s (Linux 5.12 has it)", cap->name);
 }

@@ -12,7 +12,7 @@ struct stale {
 	struct stale *next;
 	fuse_req_t req;
 	uint64_t id;
-	size_t size;
+	ssize_t result;
 };
 
 struct notifier {
@@ -45,14 +45,16 @@ struct notifier *notifier_free(struct notifier *notifier)
 	return NULL;
 }
 
-int notifier_add(struct notifier *notifier, fuse_req_t req, uint64_t id, size_t size)
+int notifier_add(struct notifier *notifier, fuse_req_t req, uint64_t id,
+		 ssize_t result)
 {
 	struct stale *stale = malloc(sizeof(*stale));
 
 	if (!stale)
 		return -ENOMEM;
-	*stale = (struct stale){ .req = req, .id = id, .size = size };
+	*stale = (struct stale){ .req = req, .id = id, .result = result };
 	pthread_mutex_lock(&notifier->lock);
+	assert(!notifier->is_stopped);
 	*notifier->last = stale;
 	notifier->last = &stale->next;
 	pthread_cond_signal(&notifier->added);
@@ -78,6 +80,15 @@ static struct stale *next(struct notifier *notifier)
 	return stale;
 }
 
+/* It fails when nobody waits for it. */
+static void answer(const struct stale *stale)
+{
+	if (stale->result < 0)
+		(void)fuse_reply_err(stale->req, (int)-stale->result); /* as above */
+	else
+		(void)fuse_reply_write(stale->req, (size_t)stale->result); /* as above */
+}
+
 void notifier_run(struct notifier *notifier, struct fuse_session *session)
 {
 	struct stale *stale;
@@ -85,7 +96,7 @@ void notifier_run(struct notifier *notifier, struct fuse_session *session)
 	while ((stale = next(notifier))) {
 		/* It fails when the kernel has forgotten the file, pages and all. */
 		(void)fuse_lowlevel_notify_inval_inode(session, stale->id, 0, 0);
-		(void)fuse_reply_write(stale->req, stale->size); /* fails when nobody waits for it */
+		answer(stale);
 		free(stale);
 	}
 }

@@ -21,10 +21,11 @@ struct notifier; /* opaque */
 struct notifier *notifier_new(void); /* NULL: no memory */
 struct notifier *notifier_free(struct notifier *notifier);
 
-/* Drops the pages of @id, then answers @req: @size bytes are written. Takes @req on 0;
- * -ENOMEM. */
-int notifier_add(struct notifier *notifier, fuse_req_t req, uint64_t id, size_t size) MUST_CHECK;
+/* Drops the pages of @id, then answers @req: so many bytes are written, or a negative errno.
+ * Takes @req on 0; -ENOMEM. */
+int notifier_add(struct notifier *notifier, fuse_req_t req, uint64_t id,
+		 ssize_t result) MUST_CHECK;
 
-/* Works until notifier_stop(), and then off what is left; a thread of its own calls it. */
+/* Works until notifier_stop(), after which nothing may be added, and then off what is left; a thread of its own calls it. */
 void notifier_run(struct notifier *notifier, struct fuse_session *session);
 void notifier_stop(struct notifier *notifier);

@@ -32,6 +32,7 @@ struct stream {
 	struct node dir;	     /* guarded by lock, as is all below; of that side */
 	struct store_dir *store_dir; /* NULL: not opened yet, or the directory is gone */
 	uint64_t position;	     /* of store_dir: the cookie it stands after */
+	bool is_refilling;	     /* the kernel was told to drop the listing that it has */
 	bool has_entry;		     /* one that did not fit into the last answer */
 	struct store_entry entry;
 };
@@ -134,20 +135,47 @@ static bool has_other_streams(struct overlay *overlay, uint64_t dir, enum side s
 	return has;
 }
 
-/* Says whether the kernel may keep what it reads, and what it has. */
-static void allow_caching(struct overlay *overlay, const struct stream *stream,
-			  struct fuse_file_info *fi)
+static unsigned listed_on(int side)
 {
-	enum side side = (enum side)stream->side;
-	unsigned ours = side == SIDE_A ? NODE_LISTED_A : NODE_LISTED_B;
+	return side == SIDE_A ? NODE_LISTED_A : NODE_LISTED_B;
+}
 
-	if (has_other_streams(overlay, stream->dir_id, side))
+/* Says whether the kernel may keep what it reads, and what it has. That it has a listing of
+ * this side is noted with the first read, for until then it may not have dropped another. */
+static void allow_caching(struct overlay *overlay, struct stream *stream, struct fuse_file_info *fi)
+{
+	if (has_other_streams(overlay, stream->dir_id, (enum side)stream->side))
 		return;
 	fi->cache_readdir = 1;
-	if (nodes_flags(overlay->nodes, stream->dir_id) & ours)
+	if (nodes_flags(overlay->nodes, stream->dir_id) & listed_on(stream->side))
 		fi->keep_cache = 1;
 	else
-		nodes_set_flags(overlay->nodes, stream->dir_id, ours, NODE_LISTED & ~ours);
+		stream->is_refilling = true;
+}
+
+static void note_listing(struct overlay *overlay, struct stream *stream)
+{
+	unsigned ours = listed_on(stream->side);
+
+	if (!stream->is_refilling)
+		return;
+	stream->is_refilling = false;
+	nodes_set_flags(overlay->nodes, stream->dir_id, ours, NODE_LISTED & ~ours);
+}
+
+/* Rewound after a flip. The kernel, which still adds what this stream reads to the listing that
+ * it has, first has to drop that; it holds no page of a directory while it waits for us. */
+static int change_side(struct overlay *overlay, struct stream *stream)
+{
+	(void)fuse_lowlevel_notify_inval_inode(overlay->session, stream->dir_id, 0,
+					       0); /* fails when there is nothing to drop */
+	return stream_begin(overlay, stream->dir_id, stream);
+}
+
+void streams_free(struct overlay *overlay)
+{
+	while (overlay->streams)
+		stream_remove(overlay, overlay->streams);
 }
 
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -231,13 +259,15 @@ static bool add_bare(struct listing *listing, const char *name, uint64_t ino, mo
 
 static bool add_dots(struct listing *listing, uint64_t position)
 {
-	const struct node *dir = &listing->stream->dir;
-	uint64_t parent_ino = dir->ino;
-	struct node parent;
+	struct nodes *nodes = listing->overlay->nodes;
+	uint64_t ino = listing->stream->dir.ino, parent_ino = ino;
+	struct node dir, parent;
 
-	if (position == 0 && !add_bare(listing, ".", dir->ino, S_IFDIR, POSITION_DOT))
+	if (position == 0 && !add_bare(listing, ".", ino, S_IFDIR, POSITION_DOT))
 		return false;
-	if (dir->parent && nodes_get(listing->overlay->nodes, dir->parent, &parent))
+	/* It may have been moved since it was opened. */
+	if (nodes_get(nodes, listing->stream->dir_id, &dir) && dir.parent &&
+	    nodes_get(nodes, dir.parent, &parent))
 		parent_ino = parent.ino;
 	return add_bare(listing, "..", parent_ino, S_IFDIR, POSITION_DOT_DOT);
 }
@@ -319,7 +349,7 @@ static int fill(struct listing *listing, uint64_t position)
 	int r = 0;
 
 	if (position == 0 && !is_current(listing))
-		r = stream_begin(listing->overlay, stream->dir_id, stream);
+		r = change_side(listing->overlay, stream);
 	if (r == 0)
 		r = stream_need(listing->overlay, stream);
 	if (r < 0 || !stream->store_dir)
@@ -362,6 +392,7 @@ static void read_dir(fuse_req_t req, size_t size, off_t offset, struct fuse_file
 
 	if (listing.buffer) {
 		pthread_mutex_lock(&listing.stream->lock);
+		note_listing(listing.overlay, listing.stream);
 		r = fill(&listing, (uint64_t)offset);
 		pthread_mutex_unlock(&listing.stream->lock);
 	}

@@ -136,7 +136,7 @@ static ssize_t write_data(fuse_req_t req, fuse_ino_t ino, const char *data, size
 		n = store_write_some(cached_file_get(file), data, size, offset, is_stable);
 	}
 	marks_change_end(overlay->marks, &change);
-	*ret_is_stale = n >= 0 && is_direct && cached_file_take_pages(file);
+	*ret_is_stale = is_direct && cached_file_take_pages(file);
 	fdcache_put(overlay->files, file);
 	return n;
 }
@@ -152,14 +152,14 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
 	ssize_t n;
 
 	n = write_data(req, ino, data, size, (uint64_t)offset, fi, &is_stale);
-	if (n < 0) {
+	if (n > 0)
+		atomic_fetch_add_explicit(&overlay->written_bytes, (size_t)n, memory_order_relaxed);
+	if (is_stale && notifier_add(overlay->notifier, req, ino, n) == 0)
+		return;
+	if (n < 0)
 		fs_reply_err(req, (int)n);
-		return;
-	}
-	atomic_fetch_add_explicit(&overlay->written_bytes, (size_t)n, memory_order_relaxed);
-	if (is_stale && notifier_add(overlay->notifier, req, ino, (size_t)n) == 0)
-		return;
-	(void)fuse_reply_write(req, (size_t)n); /* fails when nobody waits for it */
+	else
+		(void)fuse_reply_write(req, (size_t)n); /* fails when nobody waits for it */
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int is_datasync, struct fuse_file_info *fi)

@@ -48,27 +48,24 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 static int know_new(struct overlay *overlay, const struct locator *locator,
 		    const struct store_attr *attr, fuse_ino_t parent, struct node *ret_node)
 {
-	uint64_t seq;
 	int r;
 
-	r = overlay_intern_new(overlay, locator, attr, parent, ret_node, &seq);
-	if (r < 0)
-		return r;
-	marks_put_whole(overlay->marks, ret_node->id, attr->size);
-	if (journal_flush(overlay->journal, seq) < 0) {
-		/* It is in no journal, which has said so: the workload goes on. */
-	}
-	return 0;
+	r = overlay_intern_new(overlay, locator, attr, parent, ret_node);
+	if (r == 0)
+		marks_put_whole(overlay->marks, ret_node->id, attr->size);
+	return r;
 }
 
-/* Most files are written as soon as they are made. @file may be NULL, and is taken. */
+/* Most files are written as soon as they are made. But a kernel's NFS client gives a file that
+ * is open by a name another one, .nfs*, when that name goes. @file may be NULL, and is taken. */
 static void keep_open(struct overlay *overlay, struct store_file *file, uint64_t id)
 {
 	struct cached_file *cached;
 
 	if (!file)
 		return;
-	if (id && fdcache_insert(overlay->files, id, file, &cached) == 0)
+	if (id && store_caps(overlay_store(overlay))->is_local &&
+	    fdcache_insert(overlay->files, id, file, &cached) == 0)
 		fdcache_put(overlay->files, cached);
 	else
 		store_file_close(file);

@@ -29,23 +29,35 @@ static void reply_value(fuse_req_t req, ssize_t n, const void *value, size_t siz
  * there is none is kept with the node.
  *
  * Others may set one meanwhile, and that must not be forgotten. They count before and after
- * they have set it, and clear the flag in the end; who has seen none sets the flag, and takes
- * it back if somebody has counted since before the look. */
+ * they set it, and clear the flag with the second count; who has seen none sets the flag only
+ * if nobody has counted since before the look. */
 static ssize_t get_capability(struct overlay *overlay, const struct node *node, void *value,
 			      size_t size)
 {
-	uint64_t changes = atomic_load(&overlay->capability_changes);
+	uint64_t changes;
 	ssize_t n;
 
 	if (node->flags & NODE_NO_CAPABILITY)
 		return -ENODATA;
+	pthread_mutex_lock(&overlay->capability_lock);
+	changes = overlay->capability_changes;
+	pthread_mutex_unlock(&overlay->capability_lock);
 	n = store_getxattr(overlay_store(overlay), &node->locator, CAPABILITY, value, size);
 	if (n != -ENODATA)
 		return n;
-	nodes_set_flags(overlay->nodes, node->id, NODE_NO_CAPABILITY, 0);
-	if (atomic_load(&overlay->capability_changes) != changes)
-		nodes_set_flags(overlay->nodes, node->id, 0, NODE_NO_CAPABILITY);
+	pthread_mutex_lock(&overlay->capability_lock);
+	if (overlay->capability_changes == changes)
+		nodes_set_flags(overlay->nodes, node->id, NODE_NO_CAPABILITY, 0);
+	pthread_mutex_unlock(&overlay->capability_lock);
 	return n;
+}
+
+static void count_capability(struct overlay *overlay, uint64_t id)
+{
+	pthread_mutex_lock(&overlay->capability_lock);
+	overlay->capability_changes++;
+	nodes_set_flags(overlay->nodes, id, 0, NODE_NO_CAPABILITY);
+	pthread_mutex_unlock(&overlay->capability_lock);
 }
 
 void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
@@ -109,13 +121,11 @@ static int set_xattr(struct overlay *overlay, const struct node *node, const cha
 	int r;
 
 	if (is_capability)
-		atomic_fetch_add(&overlay->capability_changes, 1);
+		count_capability(overlay, node->id);
 	r = fs_outcome(
 		store_setxattr(overlay_store(overlay), &node->locator, name, value, size, flags));
-	if (is_capability) {
-		atomic_fetch_add(&overlay->capability_changes, 1);
-		nodes_set_flags(overlay->nodes, node->id, 0, NODE_NO_CAPABILITY);
-	}
+	if (is_capability)
+		count_capability(overlay, node->id);
 	return r;
 }
 

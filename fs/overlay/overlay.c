@@ -29,6 +29,8 @@ static struct overlay *overlay_free(struct overlay *overlay)
 	overlay->crew = crew_free(overlay->crew);
 	overlay->gate = gate_free(overlay->gate);
 	fd_close(overlay->ended_fd);
+	streams_free(overlay);
+	pthread_mutex_destroy(&overlay->capability_lock);
 	pthread_mutex_destroy(&overlay->stream_lock);
 	pthread_mutex_destroy(&overlay->leftover_lock);
 	free(overlay->leftovers);
@@ -47,6 +49,7 @@ static struct overlay *overlay_new(const struct overlay_config *config)
 		return NULL;
 	pthread_mutex_init(&overlay->leftover_lock, NULL);
 	pthread_mutex_init(&overlay->stream_lock, NULL);
+	pthread_mutex_init(&overlay->capability_lock, NULL);
 	overlay->ended_fd = eventfd(0, EFD_CLOEXEC);
 	overlay->device_fd = -1;
 	overlay->mountpoint = strdup(config->mountpoint);
@@ -68,8 +71,8 @@ static struct overlay *overlay_new(const struct overlay_config *config)
 	overlay->leftovers = leftovers_new();
 	overlay->pins_max = descriptors_share(DESCRIPTORS_UNLINKED, UINT_MAX);
 	if (overlay->ended_fd < 0 || !overlay->mountpoint || !overlay->fsname ||
-	    !overlay->limbo_name || !overlay->gate || !overlay->crew || !overlay->notifier || !overlay->nodes || !overlay->files ||
-	    !overlay->leftovers)
+	    !overlay->limbo_name || !overlay->gate || !overlay->crew || !overlay->notifier ||
+	    !overlay->nodes || !overlay->files || !overlay->leftovers)
 		return overlay_free(overlay);
 	return overlay;
 }
@@ -242,7 +245,7 @@ void overlay_tidy(struct overlay *overlay)
 	/* By halves: a tree that is dropped bit by bit is not worth a look each time. */
 	if (overlay->nodes_most - count < OVERLAY_TIDY_NODES || count > overlay->nodes_most / 2)
 		return;
-	if (gate_parked(overlay->gate) > 0)
+	if (!gate_is_open(overlay->gate))
 		return; /* whoever waits need not wait for this too */
 	overlay->nodes_most = count;
 	(void)malloc_trim(0); /* whether there was anything */

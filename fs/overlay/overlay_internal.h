@@ -26,8 +26,8 @@
  *
  * Locks, in the order of taking: the stream's lock (held across the store's and the
  * journal's calls: it is what makes a stream one thread's), then any one of: the
- * gate's mutex, a shard of the nodes, the cache's mutex, the leftovers', the list of streams'.
- * These five are leaves: none is held across a call to a store, the journal, or libfuse.
+ * gate's mutex, the cache's mutex, the leftovers', the list of streams', the notifier's, the
+ * capabilities', and under that one a shard of the nodes. These are leaves: none is held across a call to a store, the journal, or libfuse.
  */
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 17)
@@ -92,11 +92,14 @@ struct overlay {
 	bool is_ready;	/* INIT was answered */
 	bool is_debug, is_writeback;
 	enum overlay_opens opens;
-	/* Those that serve, those that release, the watcher, the notifier. */
-	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX + 2];
+	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX + 1]; /* and the watcher */
+	pthread_t notifier_thread; /* ends after them */
+	bool has_notifier;
 	unsigned thread_count, server_count, releaser_count;
 
-	_Atomic uint64_t capability_changes; /* begun and ended; see op_xattr.c */
+	pthread_mutex_t capability_lock;
+	uint64_t capability_changes; /* begun and ended; guarded by capability_lock */
+
 	_Atomic uint64_t requests, changes, read_bytes, written_bytes;
 	uint64_t nodes_most; /* since the last tidying; of the thread that does it */
 };
@@ -158,11 +161,11 @@ int overlay_intern(struct overlay *overlay, const struct locator *locator,
 		   const struct store_attr *attr, uint64_t parent,
 		   struct node *ret_node) MUST_CHECK;
 
-/* The same for one that was just made; its record is in the journal with submission *@ret_seq,
- * which is to be flushed before anybody hears of the id. */
+/* The same for one that was just made. Its record is composed, and has to be flushed before
+ * anybody hears of the id: marks_put_whole() does. */
 int overlay_intern_new(struct overlay *overlay, const struct locator *locator,
-		       const struct store_attr *attr, uint64_t parent, struct node *ret_node,
-		       uint64_t *ret_seq) MUST_CHECK;
+		       const struct store_attr *attr, uint64_t parent,
+		       struct node *ret_node) MUST_CHECK;
 
 /* What @name in @dir is: -ENOENT if nothing, or nothing to be shown. */
 int overlay_look_up(struct overlay *overlay, const struct node *dir, const char *name,
@@ -288,6 +291,9 @@ static inline int fs_outcome(int r)
 {
 	return r > 0 ? -EIO : r;
 }
+
+/* The mount has ended: of an aborted one no RELEASEDIR came. */
+void streams_free(struct overlay *overlay);
 
 /* ---- operations ---------------------------------------------------------- */
 

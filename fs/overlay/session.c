@@ -411,23 +411,32 @@ int overlay_session_greet(struct overlay *overlay)
 	return overlay->init_error;
 }
 
-static int start_thread(struct overlay *overlay, void *(*run)(void *), const char *name)
+static int start_thread(struct overlay *overlay, void *(*run)(void *), const char *name,
+			pthread_t *ret_thread)
 {
 	sigset_t all, before;
 	int r;
 
-	assert(overlay->thread_count < ARRAY_SIZE(overlay->threads));
 	/* Signals are the daemon's. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = -pthread_create(&overlay->threads[overlay->thread_count], NULL, run, overlay);
+	r = -pthread_create(ret_thread, NULL, run, overlay);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r < 0)
 		return r;
-	(void)pthread_setname_np(overlay->threads[overlay->thread_count],
-				 name); /* for people only */
-	overlay->thread_count++;
+	(void)pthread_setname_np(*ret_thread, name); /* for people only */
 	return 0;
+}
+
+static int add_thread(struct overlay *overlay, void *(*run)(void *), const char *name)
+{
+	int r;
+
+	assert(overlay->thread_count < ARRAY_SIZE(overlay->threads));
+	r = start_thread(overlay, run, name, &overlay->threads[overlay->thread_count]);
+	if (r == 0)
+		overlay->thread_count++;
+	return r;
 }
 
 int overlay_session_start(struct overlay *overlay, unsigned threads)
@@ -436,13 +445,14 @@ int overlay_session_start(struct overlay *overlay, unsigned threads)
 	int r;
 
 	assert(threads > 0 && threads <= OVERLAY_THREADS_MAX);
-	r = start_thread(overlay, watch, "watcher");
+	r = start_thread(overlay, notify, "notifier", &overlay->notifier_thread);
+	overlay->has_notifier = r == 0;
 	if (r == 0)
-		r = start_thread(overlay, notify, "notifier");
+		r = add_thread(overlay, watch, "watcher");
 	for (unsigned i = 0; i < releasers && r == 0; i++)
-		r = start_thread(overlay, release, "releaser");
+		r = add_thread(overlay, release, "releaser");
 	for (unsigned i = 0; i < threads && r == 0; i++)
-		r = start_thread(overlay, serve, "overlay");
+		r = add_thread(overlay, serve, "overlay");
 	return r;
 }
 
@@ -451,8 +461,12 @@ void overlay_session_join(struct overlay *overlay)
 	/* The servers end by themselves; what is parked is nobody's any more. */
 	gate_stop(overlay->gate);
 	crew_stop(overlay->crew);
-	notifier_stop(overlay->notifier);
 	for (unsigned i = 0; i < overlay->thread_count; i++)
 		pthread_join(overlay->threads[i], NULL);
 	overlay->thread_count = 0;
+	/* Whoever had work for it has ended. */
+	notifier_stop(overlay->notifier);
+	if (overlay->has_notifier)
+		pthread_join(overlay->notifier_thread, NULL);
+	overlay->has_notifier = false;
 }

@@ -239,7 +239,7 @@ int main(int argc, char **argv)
 	const struct parity_case *const groups[] = {
 		parity_names, parity_open,	 parity_data, parity_appends,
 		parity_attrs, parity_privileges, parity_dirs, parity_kernel,
-		parity_suites, parity_full,
+		parity_suites, parity_async, parity_full,
 	};
 	int number = 0, failed = 0, ran = 0;
 

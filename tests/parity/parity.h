@@ -22,7 +22,7 @@ struct parity_case {
 /* Ended by one without a name. */
 extern const struct parity_case parity_names[], parity_open[], parity_data[], parity_appends[],
 	parity_attrs[], parity_privileges[], parity_dirs[], parity_kernel[], parity_suites[],
-	parity_full[];
+	parity_async[], parity_full[];
 
 enum { USER = 1000, USER_GROUP = 1000, EXTRA_GROUP = 2000, OTHER_USER = 1001 };
 
