@@ -52,7 +52,7 @@ enum {
 	OVERLAY_BACKGROUND_MAX = 4096,	/* asynchronous requests; more wait in the kernel */
 	OVERLAY_THREADS_MAX = 64,
 	OVERLAY_RELEASERS_MAX = 4,     /* threads that let parked requests through */
-	OVERLAY_TIDY_NODES = 50000,    /* forgotten: then their memory is given back */
+	OVERLAY_TIDY_NODES = 10000,    /* forgotten: then their memory is given back */
 	OVERLAY_CACHE_SECONDS = 86400, /* entries and attributes: we are the only way in */
 };
 

@@ -37,6 +37,7 @@ apps_begin()
 
 apps_start()
 {
+	trap 'apps_cleanup $?' EXIT
 	make_target dir
 	make_tree dir "$SHM/source/ballast" "$BALLAST" 60 "$SEED"
 	mkdir "$SHM/source/work" "$T/bare"
@@ -45,6 +46,26 @@ apps_start()
 	WORK=$MOUNT/work
 	BELOW=$T/bare/source/work
 	BEYOND=$T/bare/target/work
+}
+
+# Programs have children, which common.sh knows nothing of.
+apps_cleanup()
+{
+	local status=$1
+
+	set +e
+	mapfile -t HELPERS < <(process_tree "${HELPERS[@]}")
+	test_cleanup "$status"
+}
+
+process_tree()
+{
+	local pid
+
+	for pid in "$@"; do
+		printf '%s\n' "$pid"
+		process_tree $(pgrep -P "$pid")
+	done
 }
 
 # helper COMMAND...: in the background, ended with the test.
@@ -71,8 +92,7 @@ helpers_kill()
 
 	for pid in "$@"; do
 		{
-			pkill -KILL -P "$pid" || true
-			kill -KILL "$pid" || true
+			kill -KILL $(process_tree "$pid") || true
 			wait "$pid" || true
 		} 2>/dev/null
 		helper_drop "$pid"

@@ -29,7 +29,7 @@ enum {
 	PROCESSES = 8,
 	CELL_BYTES = PAGE_BYTES / PROCESSES,
 	CELL_WORDS = CELL_BYTES / 8,
-	ROUND_US = 2000,
+	ROUND_US = 10000,
 };
 
 struct note {

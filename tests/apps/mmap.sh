@@ -6,7 +6,7 @@
 # freeze; the target has all of it when the maps are gone.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-FILES=3
+FILES=2
 PHASE_S=$(long_or_short 30 2)
 
 # check_maps DIR [OPTION]...: without --least or --synced exactly.

@@ -9,7 +9,7 @@
 
 FILES=$1
 NODE_BYTES=40			# given back for each object, at least
-KEPT_KIB_MAX=$((64 * 1024))	# by the journal, beside 1.3 times what was used before
+KEPT_KIB_MAX=$((96 * 1024))	# by the journal, beside 1.3 times what was used before
 DESCRIPTORS_MAX=2000
 TURNS=$((FILES > 1000000 ? 1 : 2))
 
@@ -39,16 +39,27 @@ memory_is_back()
 	local now_kib
 
 	now_kib=$(resident_kib)
-	((now_kib <= MOST_KIB - FILES * NODE_BYTES / 1024)) &&
+	((now_kib <= MOST_KIB - MOST_NODES * NODE_BYTES / 1024)) &&
 		((now_kib <= BEFORE_KIB * 13 / 10 + KEPT_KIB_MAX))
 }
 
+# The kernel may drop some while it looks at others: what counts is the most at a time.
 walk()
 {
-	local seen
+	local now
 
-	seen=$("$APPS/many" --walk "$WORK")
-	((seen == FILES + (FILES + 999) / 1000)) || fail "$seen objects were seen"
+	MOST_KIB=0
+	MOST_NODES=0
+	helper "$APPS/many" --walk "$WORK" >"$T/seen"
+	while [[ $(process_state "${HELPERS[-1]}") != Z ]]; do
+		sleep 0.3
+		now=$(nodes)
+		((now <= MOST_NODES)) || MOST_NODES=$now
+		now=$(resident_kib)
+		((now <= MOST_KIB)) || MOST_KIB=$now
+	done
+	helper_ends "${HELPERS[-1]}" "the walk"
+	(($(<"$T/seen") == FILES + (FILES + 999) / 1000)) || fail "$(<"$T/seen") objects were seen"
 }
 
 test_begin "$((FILES / 3000 + 120))"
@@ -67,11 +78,10 @@ say "$BEFORE_KIB KiB before"
 for ((turn = 1; turn <= TURNS; turn++)); do
 	walk
 	find "$MOUNT/ballast" -type f -size -64k -exec head -qc 1 '{}' + | wc -c >"$T/read"
-	MOST_KIB=$(resident_kib)
 	count=$(descriptors)
-	say "walk $turn: $MOST_KIB KiB for $(nodes) nodes, $count descriptors"
+	say "walk $turn: $MOST_KIB KiB for $MOST_NODES nodes, $count descriptors"
 	((count <= DESCRIPTORS_MAX)) || fail "$count descriptors are open"
-	(($(nodes) >= FILES)) || fail "the kernel knows $(nodes) objects only"
+	((MOST_NODES >= FILES / 2)) || fail "the kernel knew $MOST_NODES objects only"
 	wait_for 120 "the kernel to forget" kernel_has_forgotten
 	wait_for 5 "memory to be given back" memory_is_back
 	say "$(resident_kib) KiB for $(nodes) nodes, $(descriptors) descriptors"
