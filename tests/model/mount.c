@@ -260,7 +260,8 @@ static int create_locked(struct mount *m, struct tree_ref dir, const char *name,
 	struct marks_change change = MARKS_CHANGE_NULL;
 	struct locator dir_locator = locator_of(dir), locator;
 	struct store_attr attr;
-	uint64_t dir_id = id_of(m, dir), id;
+	uint64_t dir_id = id_of(m, dir), seq;
+	struct object object;
 	int r;
 
 	if (!dir_id)
@@ -269,11 +270,12 @@ static int create_locked(struct mount *m, struct tree_ref dir, const char *name,
 	add_dir(m, &change, dir_id);
 	marks_change_begin(m->marks, &change);
 	r = store_create(m->source, &dir_locator, name, new, &locator, &attr);
+	/* As the overlay does: the mark's write to the journal is the record's too. */
 	if (r == 0)
-		r = journal_object_intern(m->journal, SIDE_A, &locator, attr.mode & S_IFMT,
-					  attr.ino, &id);
+		r = journal_object_intern_early(m->journal, SIDE_A, &locator, attr.mode & S_IFMT,
+						attr.ino, &object, &seq);
 	if (r == 0)
-		marks_put_whole(m->marks, id, attr.size);
+		marks_put_whole(m->marks, object.id, attr.size);
 	marks_change_end(m->marks, &change);
 	return r;
 }
