@@ -36,7 +36,7 @@ enum {
 	WIDE_MAX = 40,	      /* subdirectories per directory, about */
 	LINKS_MAX = 50,	      /* names of one inode */
 	LINK_GROUPS_MAX = 64, /* open at a time */
-	BIG_SPARSE = 3,	      /* files over 4 GiB, apparently */
+	BIG_SPARSE = 1,	      /* files over 4 GiB, apparently; a mount reads all of them */
 	LARGE_EVERY = 6000,   /* of so many files one is of MiBs */
 	IO_BYTES = 64 * 1024,
 };
@@ -333,7 +333,7 @@ static void make_sparse(int fd)
 
 	if (tree.big_sparse < BIG_SPARSE && once_in(20)) {
 		tree.big_sparse++;
-		size = 4 * GIB + (off_t)below((uint64_t)GIB);
+		size = 4 * GIB + (off_t)below((uint64_t)GIB / 16);
 		write_at(fd, 4 * GIB - 4096, 8192 + below(4096), seed); /* over the border */
 	}
 	if (ftruncate(fd, size) < 0)
