@@ -60,6 +60,21 @@ static unsigned flags_of(const struct store_attr *attr)
 	return S_ISREG(attr->mode) && attr->mode & (S_ISUID | S_ISGID) ? NODE_PRIVILEGED : 0;
 }
 
+/* The node of object @id as it is now at @locator on @side. */
+static struct node node_of(uint64_t id, uint64_t ino, enum side side, const struct locator *locator,
+			   const struct store_attr *attr, uint64_t parent)
+{
+	return (struct node){
+		.id = id,
+		.ino = ino,
+		.parent = S_ISDIR(attr->mode) ? parent : 0,
+		.type = attr->mode & S_IFMT,
+		.flags = flags_of(attr),
+		.side = side,
+		.locator = *locator,
+	};
+}
+
 int overlay_intern(struct overlay *overlay, const struct locator *locator,
 		   const struct store_attr *attr, uint64_t parent, struct node *ret_node)
 {
@@ -80,15 +95,7 @@ int overlay_intern(struct overlay *overlay, const struct locator *locator,
 			return r < 0 ? r : -ESTALE;
 		ino = object.ino;
 	}
-	*ret_node = (struct node){
-		.id = id,
-		.ino = ino,
-		.parent = S_ISDIR(attr->mode) ? parent : 0,
-		.type = attr->mode & S_IFMT,
-		.flags = flags_of(attr),
-		.side = side,
-		.locator = *locator,
-	};
+	*ret_node = node_of(id, ino, side, locator, attr, parent);
 	return 0;
 }
 
@@ -105,15 +112,8 @@ int overlay_intern_new(struct overlay *overlay, const struct locator *locator,
 					&seq);
 	if (r != 0)
 		return fs_outcome(r);
-	*ret_node = (struct node){
-		.id = object.id,
-		.ino = object.ino,
-		.parent = S_ISDIR(attr->mode) ? parent : 0,
-		.type = attr->mode & S_IFMT,
-		.flags = flags_of(attr) | NODE_NO_CAPABILITY,
-		.side = side,
-		.locator = *locator,
-	};
+	*ret_node = node_of(object.id, object.ino, side, locator, attr, parent);
+	ret_node->flags |= NODE_NO_CAPABILITY;
 	return 0;
 }
 

@@ -59,11 +59,11 @@ static void convert(const struct stat *st, int valid, struct store_setattr *set)
 
 /* Nothing to set comes from chown(-1, -1), which clears the bits for the owner alone, and
  * from the kernel before a change by whoever may write; the change then clears them itself. */
-static bool may_kill(fuse_req_t req, const struct store_attr *attr)
+static bool is_owner(fuse_req_t req, const struct store_attr *attr)
 {
 	uid_t uid = fuse_req_ctx(req)->uid;
 
-	return !overlay_request()->sets_nothing || uid == 0 || uid == attr->uid;
+	return uid == 0 || uid == attr->uid;
 }
 
 enum { PREPARE_E_NOTHING = 1 }; /* there is nothing to be done */
@@ -84,7 +84,7 @@ static int prepare(fuse_req_t req, const struct node *node, struct store_setattr
 	if (r < 0)
 		return r;
 	*ret_old_size = attr.size;
-	if (sets_nothing && !may_kill(req, &attr))
+	if (sets_nothing && !is_owner(req, &attr))
 		return PREPARE_E_NOTHING;
 	if (kills) {
 		mode = set->valid & STORE_SET_MODE ? (attr.mode & S_IFMT) | set->mode : attr.mode;

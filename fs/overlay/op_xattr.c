@@ -29,7 +29,7 @@ static void reply_value(fuse_req_t req, ssize_t n, const void *value, size_t siz
  * there is none is kept with the node.
  *
  * Others may set one meanwhile, and that must not be forgotten. They count before and after
- * they set it, and clear the flag with the second count; who has seen none sets the flag only
+ * they set it, and clear the flag with each count; who has seen none sets the flag only
  * if nobody has counted since before the look. */
 static ssize_t get_capability(struct overlay *overlay, const struct node *node, void *value,
 			      size_t size)

@@ -95,7 +95,7 @@ struct overlay {
 	pthread_t threads[OVERLAY_THREADS_MAX + OVERLAY_RELEASERS_MAX + 1]; /* and the watcher */
 	pthread_t notifier_thread; /* ends after them */
 	bool has_notifier;
-	unsigned thread_count, server_count, releaser_count;
+	unsigned thread_count;
 
 	pthread_mutex_t capability_lock;
 	uint64_t capability_changes; /* begun and ended; guarded by capability_lock */
